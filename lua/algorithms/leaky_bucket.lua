@@ -1,0 +1,49 @@
+--[[
+  Leaky bucket: the water at the time of the last charge. Specified by src/algorithm/leaky_bucket.rs.
+
+  KEYS[N]  string: kind 4, last (microseconds), water (parts), parts of a unit
+  capacity and cost are in parts; t_N is in ticks
+]]
+--@ args tick per_tick per_unit capacity cost
+--@ names t water
+--@ judge
+do
+  local raw = pcall('GET', KEYS[N])
+  t_N, water_N, repaired_N = (now - now % tick_N) / tick_N, 0, false
+  if raw and #raw == 25 then
+    local kind, last, water, per_unit = unpack('<Bddd', raw)
+    if kind == 4 then
+      local leak = 0
+      if last > now then
+        if last - now <= tolerance then t_N = (last - last % tick_N) / tick_N else repaired_N = true end
+      else
+        leak = (t_N - (last - last % tick_N) / tick_N) * per_tick_N
+      end
+      if per_unit ~= per_unit_N then water = math.ceil(water / per_unit * per_unit_N) end
+      if water > capacity_N then water = capacity_N end
+      if leak < water then water_N = water - leak end
+    end
+  elseif raw and raw.err and not raw.err:find('WRONGTYPE') then
+    return raw
+  end
+end
+retry_N = 0
+if cost_N > capacity_N then
+  retry_N = -1
+elseif water_N > capacity_N - cost_N then
+  local excess = water_N - (capacity_N - cost_N) + per_tick_N - 1
+  retry_N = (t_N + (excess - excess % per_tick_N) / per_tick_N) * tick_N - now
+end
+--@ charge
+water_N = water_N + cost_N
+--@ standing
+do
+  local room = capacity_N - water_N
+  remaining_N, reset_N = (room - room % per_unit_N) / per_unit_N, 0
+  if water_N > 0 then
+    local left = water_N + per_tick_N - 1
+    reset_N = (t_N + (left - left % per_tick_N) / per_tick_N) * tick_N - now
+  end
+end
+--@ write
+call('SET', KEYS[N], pack('<Bddd', 4, t_N * tick_N, water_N, per_unit_N), 'PX', (reset_N - reset_N % 1000) / 1000 + margin)

@@ -1,0 +1,45 @@
+--[[
+  Token bucket: the level at the time of the last charge. Specified by src/algorithm/token_bucket.rs.
+
+  KEYS[N]  string: kind 3, last (microseconds), level (parts), parts of a unit
+  capacity and cost are in parts; t_N is in ticks
+]]
+--@ args tick per_tick per_unit capacity cost
+--@ names t level
+--@ judge
+do
+  local raw = pcall('GET', KEYS[N])
+  t_N, level_N, repaired_N = (now - now % tick_N) / tick_N, capacity_N, false
+  if raw and #raw == 25 then
+    local kind, last, level, per_unit = unpack('<Bddd', raw)
+    if kind == 3 then
+      local gain = 0
+      if last > now then
+        if last - now <= tolerance then t_N = (last - last % tick_N) / tick_N else repaired_N = true end
+      else
+        gain = (t_N - (last - last % tick_N) / tick_N) * per_tick_N
+      end
+      if per_unit ~= per_unit_N then level = math.floor(level / per_unit * per_unit_N) end
+      if gain < capacity_N - level then level_N = level + gain end
+    end
+  elseif raw and raw.err and not raw.err:find('WRONGTYPE') then
+    return raw
+  end
+end
+retry_N = 0
+if cost_N > capacity_N then
+  retry_N = -1
+elseif cost_N > level_N then
+  local lack = cost_N - level_N + per_tick_N - 1
+  retry_N = (t_N + (lack - lack % per_tick_N) / per_tick_N) * tick_N - now
+end
+--@ charge
+level_N = level_N - cost_N
+--@ standing
+remaining_N, reset_N = (level_N - level_N % per_unit_N) / per_unit_N, 0
+if level_N < capacity_N then
+  local room = capacity_N - level_N + per_tick_N - 1
+  reset_N = (t_N + (room - room % per_tick_N) / per_tick_N) * tick_N - now
+end
+--@ write
+call('SET', KEYS[N], pack('<Bddd', 3, t_N * tick_N, level_N, per_unit_N), 'PX', (reset_N - reset_N % 1000) / 1000 + margin)

@@ -1,0 +1,122 @@
+//! GCRA, the generic cell rate algorithm: a leaky bucket remembered as the time at which it will be dry.
+//!
+//! - `remaining`: whole units that fit now.
+//! - `retry_after`: until the cost fits. `never` when the cost is above the burst.
+//! - `reset_after`: until everything used has been earned back; zero when it has.
+//!
+//! Where the quota reduces to one unit per whole number of ticks (100 a minute, 10 a second) the state is a single number,
+//! the cheapest there is on Redis. It carries the pace it was written at to a sixteenth, so that a changed rate keeps the
+//! units that were used: rounded up, never a fresh burst. Other quotas keep a remainder and their exact pace beside it.
+//! Since the state is a time in the future by nature, one that lies further ahead than the burst allows (a clock that
+//! stepped back, a burst that was lowered) is cut to the burst when it is first seen.
+
+use super::{Left, Moment, Parts, Steps, Wait};
+
+/// When everything used will have been earned back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// One part a tick: the time alone, and the pace to a sixteenth.
+    Whole { dry_at: u64, pace: u64 },
+    /// Several parts a tick: the time, the parts beyond it, and the exact pace.
+    Fraction { dry_at: u64, beyond: u64, per_tick: u64, per_unit: u64, tick: u64 },
+}
+
+impl Default for State {
+    fn default() -> State {
+        State::Whole { dry_at: 0, pace: 0 }
+    }
+}
+
+/// Microseconds a unit, to a sixteenth below: four bits after the leading one, and its place.
+pub(crate) fn pace_of(micros_per_unit: u64) -> u64 {
+    let place = u64::from(micros_per_unit.max(1).ilog2());
+    let sixteenths = (u128::from(micros_per_unit) * 16) >> place;
+    place * 16 + (sixteenths as u64 - 16)
+}
+
+/// The least microseconds a unit that `pace` stands for; may be a fraction.
+fn micros_of(pace: u64) -> f64 {
+    (16 + pace % 16) as f64 * 2f64.powi((pace / 16) as i32) / 16.0
+}
+
+impl Parts {
+    /// The parts in use at `tick`, and whether they were written at another pace.
+    fn used(&self, state: &State, tick: u64, now: u64) -> (u64, bool) {
+        match *state {
+            State::Whole { dry_at, pace } if self.per_tick == 1 && (pace == self.pace || dry_at <= now) => {
+                (self.tick_of(dry_at).saturating_sub(tick), false)
+            }
+            State::Whole { dry_at, pace } => {
+                let micros = dry_at.saturating_sub(now) as f64;
+                ((micros / micros_of(pace) * self.per_unit as f64).ceil() as u64, micros > 0.0)
+            }
+            State::Fraction { dry_at, beyond, per_tick, per_unit, tick: old_tick } => {
+                let ticks = (dry_at / old_tick).checked_sub(now / old_tick);
+                let used = ticks.map_or(0, |ticks| ticks.saturating_mul(per_tick).saturating_add(beyond));
+                if (per_tick, per_unit, old_tick) == (self.per_tick, self.per_unit, self.tick) {
+                    (used, false)
+                } else {
+                    (self.rescale(used, per_unit, f64::ceil), used > 0)
+                }
+            }
+        }
+    }
+
+    fn state_of(&self, tick: u64, used: u64) -> State {
+        let dry_at = |ticks: u64| (tick + ticks) * self.tick;
+        match self.per_tick {
+            1 => State::Whole { dry_at: dry_at(used), pace: self.pace },
+            per_tick => State::Fraction {
+                dry_at: dry_at(used / per_tick),
+                beyond: used % per_tick,
+                per_tick,
+                per_unit: self.per_unit,
+                tick: self.tick,
+            },
+        }
+    }
+
+    /// The parts in use of a state that has been advanced.
+    #[inline]
+    fn advanced(&self, state: &State, at: Moment) -> u64 {
+        self.used(state, self.tick_of(at.now), at.now).0
+    }
+}
+
+impl Steps<State> for Parts {
+    #[inline]
+    fn advance(&self, state: &mut State, at: Moment) -> bool {
+        let tick = self.tick_of(at.now);
+        let (used, repaced) = self.used(state, tick, at.now);
+        if repaced || used > self.capacity {
+            *state = self.state_of(tick, used.min(self.capacity));
+            return true;
+        }
+        false
+    }
+
+    #[inline]
+    fn wait(&self, state: &State, at: Moment, cost: u64) -> Wait {
+        let Some(charge) = self.charge_of(cost) else { return Wait::Never };
+        match self.advanced(state, at).checked_sub(self.capacity - charge) {
+            None | Some(0) => Wait::None,
+            Some(excess) => Wait::Micros(self.micros_until(at.now, self.tick_of(at.now), self.ticks_for(excess))),
+        }
+    }
+
+    #[inline]
+    fn charge(&self, state: &mut State, at: Moment, cost: u64) {
+        let tick = self.tick_of(at.now);
+        *state = self.state_of(tick, self.advanced(state, at) + cost * self.per_unit);
+    }
+
+    #[inline]
+    fn left(&self, state: &State, at: Moment) -> Left {
+        let used = self.advanced(state, at);
+        let reset_after = match used {
+            0 => 0,
+            used => self.micros_until(at.now, self.tick_of(at.now), self.ticks_for(used)),
+        };
+        Left { remaining: (self.capacity - used.min(self.capacity)) / self.per_unit, reset_after }
+    }
+}

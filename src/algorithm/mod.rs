@@ -1,0 +1,194 @@
+//! The algorithms, as pure integer arithmetic: state, parameters, time and cost in; answer and new state out.
+//!
+//! This is what [`MemoryStore`](crate::MemoryStore) runs, and it is the specification of the Lua that runs on Redis: random
+//! traces through both must agree to the last microsecond and unit. Nothing here knows of clocks, tasks or servers.
+//!
+//! # Parts and ticks
+//!
+//! Lua numbers are doubles, exact below 2^53, so both sides keep to integers below that. A quota of `N` per `W` is
+//! reduced to `n/w` by the greatest common divisor: one unit of quota is `w` parts, each tick adds `n` parts, a capacity
+//! of `B` is `B * w` parts. A tick is one microsecond for nearly every quota; where the parts would not fit, a rule uses
+//! 10, 100 or 1,000 microseconds. The tick is chosen when the rule is built, and a quota that fits none is refused there.
+//! Verdicts change only at tick edges, so a coarse tick keeps the promise of `retry_after` too.
+//!
+//! # Four steps
+//!
+//! Every algorithm has the same four: `advance` brings stored state up to now, `wait` judges a cost without spending it,
+//! `charge` spends it, and `standing` answers what remains. A store judges every rule of a request before it charges any.
+//!
+//! # Repairs
+//!
+//! `advance` answers whether it had to *repair* the state: it was written by a clock that has since gone back, or under a
+//! quota that has since changed, in a way that later answers depend on when this was noticed. A repaired state is stored
+//! even when the request is refused, so that the wait promised now still holds later. Nothing else is stored on a refusal.
+
+pub(crate) mod fixed_window;
+pub(crate) mod gcra;
+pub(crate) mod leaky_bucket;
+mod parts;
+pub(crate) mod sliding_counter;
+pub(crate) mod sliding_log;
+pub(crate) mod token_bucket;
+
+pub(crate) use parts::Parts;
+
+/// Integers at or above this are not exact in Lua.
+pub(crate) const EXACT: u64 = 1 << 53;
+
+/// The instant a decision is made at, in microseconds since the Unix epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Moment {
+    /// Microseconds since the Unix epoch.
+    pub(crate) now: u64,
+    /// State this much ahead of `now` was written by a peer whose clock is a little ahead: time stands still until `now`
+    /// has caught up. State further ahead is moved back to `now`.
+    pub(crate) tolerance: u64,
+}
+
+impl Moment {
+    /// Where a state last written at `last` stands: the time to judge it at, and whether it must be moved back.
+    fn meet(self, last: u64) -> (u64, bool) {
+        match last.checked_sub(self.now) {
+            None | Some(0) => (self.now, false),
+            Some(ahead) if ahead <= self.tolerance => (last, false),
+            Some(_) => (self.now, true),
+        }
+    }
+}
+
+/// How long a cost has to wait before it fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// It fits now.
+    None,
+    /// It fits after this many microseconds and not one tick earlier.
+    Micros(u64),
+    /// It can never fit: the cost is above the capacity.
+    Never,
+}
+
+/// What is left after a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Left {
+    pub(crate) remaining: u64,
+    pub(crate) reset_after: u64,
+}
+
+/// The parameters of one rule, checked when the rule was built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Params {
+    FixedWindow(fixed_window::Params),
+    SlidingLog(sliding_log::Params),
+    SlidingCounter(sliding_counter::Params),
+    TokenBucket(Parts),
+    LeakyBucket(Parts),
+    Gcra(Parts),
+}
+
+/// What is remembered for one key of one rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    FixedWindow(fixed_window::State),
+    SlidingLog(Box<sliding_log::State>),
+    SlidingCounter(sliding_counter::State),
+    TokenBucket(token_bucket::State),
+    LeakyBucket(leaky_bucket::State),
+    Gcra(gcra::State),
+}
+
+/// Calls one step of whichever algorithm it is; `advance` has made sure that the state is of the same.
+macro_rules! step {
+    ($self:ident, $state:ident, |$params:ident, $own:ident| $step:expr, else $other:expr) => {
+        match ($self, $state) {
+            (Params::FixedWindow($params), State::FixedWindow($own)) => $step,
+            (Params::SlidingLog($params), State::SlidingLog($own)) => $step,
+            (Params::SlidingCounter($params), State::SlidingCounter($own)) => $step,
+            (Params::TokenBucket($params), State::TokenBucket($own)) => $step,
+            (Params::LeakyBucket($params), State::LeakyBucket($own)) => $step,
+            (Params::Gcra($params), State::Gcra($own)) => $step,
+            _ => $other,
+        }
+    };
+}
+
+impl State {
+    /// A copy to go back to when nothing is spent. A log needs none: advancing changes nothing in it that matters.
+    #[inline]
+    pub(crate) fn saved(&self) -> Option<State> {
+        match self {
+            State::SlidingLog(_) => None,
+            state => Some(state.clone()),
+        }
+    }
+}
+
+impl Params {
+    /// The state of a key that was never seen.
+    #[inline]
+    pub(crate) fn fresh(&self) -> State {
+        match self {
+            Params::FixedWindow(_) => State::FixedWindow(fixed_window::State::default()),
+            Params::SlidingLog(_) => State::SlidingLog(Box::default()),
+            Params::SlidingCounter(_) => State::SlidingCounter(sliding_counter::State::default()),
+            Params::TokenBucket(parts) => State::TokenBucket(token_bucket::State::full(parts)),
+            Params::LeakyBucket(_) => State::LeakyBucket(leaky_bucket::State::default()),
+            Params::Gcra(_) => State::Gcra(gcra::State::default()),
+        }
+    }
+
+    /// Whether the state is of this algorithm. A rule that changes its algorithm starts afresh.
+    #[inline]
+    fn wrote(&self, state: &State) -> bool {
+        step!(self, state, |_params, _own| true, else false)
+    }
+
+    /// Brings `state` up to the moment; answers whether it was repaired.
+    #[inline]
+    pub(crate) fn advance(&self, state: &mut State, at: Moment) -> bool {
+        if !self.wrote(state) {
+            *state = self.fresh();
+        }
+        step!(self, state, |params, own| Steps::advance(params, own, at), else false)
+    }
+
+    /// How long `cost` must wait. A cost of zero is free and never waits.
+    #[inline]
+    pub(crate) fn wait(&self, state: &State, at: Moment, cost: u64) -> Wait {
+        if cost == 0 {
+            return Wait::None;
+        }
+        step!(self, state, |params, own| Steps::wait(params, own, at, cost), else Wait::Never)
+    }
+
+    /// Spends `cost`, which `wait` has found to fit.
+    #[inline]
+    pub(crate) fn charge(&self, state: &mut State, at: Moment, cost: u64) {
+        if cost > 0 {
+            step!(self, state, |params, own| Steps::charge(params, own, at, cost), else ());
+        }
+    }
+
+    /// What is left.
+    #[inline]
+    pub(crate) fn left(&self, state: &State, at: Moment) -> Left {
+        step!(self, state, |params, own| Steps::left(params, own, at), else Left { remaining: 0, reset_after: 0 })
+    }
+
+    /// After this many microseconds the state says no more than a fresh one.
+    #[inline]
+    pub(crate) fn idle_after(&self, state: &State, at: Moment, left: Left) -> u64 {
+        match (self, state) {
+            (Params::SlidingLog(params), State::SlidingLog(own)) => params.idle_after(own, at),
+            (Params::SlidingCounter(params), State::SlidingCounter(_)) => left.reset_after + params.window_micros(),
+            _ => left.reset_after,
+        }
+    }
+}
+
+/// The four steps, alike for every algorithm.
+trait Steps<S> {
+    fn advance(&self, state: &mut S, at: Moment) -> bool;
+    fn wait(&self, state: &S, at: Moment, cost: u64) -> Wait;
+    fn charge(&self, state: &mut S, at: Moment, cost: u64);
+    fn left(&self, state: &S, at: Moment) -> Left;
+}

@@ -1,0 +1,203 @@
+//! What came of a request: whether it may go on, and how each rule stands.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use smallvec::SmallVec;
+
+use crate::{
+    algorithm::Wait,
+    error::StoreError,
+    limit::Limit,
+    limiter::Rules,
+    store::Verdict,
+};
+
+/// One decision over every rule that applied to a request.
+///
+/// In axum handlers it is an extractor; elsewhere it stands in the request's extensions, or comes from
+/// [`Limiter::acquire`](crate::Limiter::acquire).
+#[derive(Clone)]
+#[must_use]
+pub struct Decision {
+    rules: Arc<Rules>,
+    lines: SmallVec<[Decided; 2]>,
+    outcome: Outcome,
+}
+
+#[derive(Clone, Debug)]
+enum Outcome {
+    Allowed,
+    Refused,
+    /// The store gave no answer.
+    Failed(Arc<StoreError>),
+}
+
+/// One rule's part.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Decided {
+    pub(crate) rule: u16,
+    pub(crate) cost: u64,
+    pub(crate) verdict: Verdict,
+}
+
+impl Decision {
+    #[inline]
+    pub(crate) fn new(rules: Arc<Rules>, lines: SmallVec<[Decided; 2]>) -> Decision {
+        let fits = lines.iter().all(|line| line.verdict.wait == Wait::None);
+        Decision { rules, lines, outcome: if fits { Outcome::Allowed } else { Outcome::Refused } }
+    }
+
+    pub(crate) fn failed(rules: Arc<Rules>, error: StoreError) -> Decision {
+        Decision { rules, lines: SmallVec::new(), outcome: Outcome::Failed(Arc::new(error)) }
+    }
+
+    pub(crate) fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    pub(crate) fn lines(&self) -> &[Decided] {
+        &self.lines
+    }
+
+    /// Whether the request may go on: no rule refused it. Also true when the store gave no answer; see
+    /// [`failure`](Decision::failure).
+    pub fn is_allowed(&self) -> bool {
+        !self.is_refused()
+    }
+
+    /// Whether a rule refused the request. Nothing was spent then, in any rule.
+    pub fn is_refused(&self) -> bool {
+        matches!(self.outcome, Outcome::Refused)
+    }
+
+    /// Why the store gave no answer, if it gave none.
+    pub fn failure(&self) -> Option<&StoreError> {
+        match &self.outcome {
+            Outcome::Failed(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// How long a refused request must wait: until then it is refused again, from then on it fits if nobody else comes
+    /// first. `None` when it was not refused, or can never fit.
+    pub fn retry_after(&self) -> Option<Duration> {
+        if self.can_never_fit() {
+            return None;
+        }
+        self.standings().filter_map(|standing| standing.retry_after()).max()
+    }
+
+    /// Whether a rule refused a cost above its capacity, which no waiting helps.
+    pub fn can_never_fit(&self) -> bool {
+        self.lines.iter().any(|line| line.verdict.wait == Wait::Never)
+    }
+
+    /// How each rule that applied stands, in the order of the rules.
+    pub fn standings(&self) -> impl Iterator<Item = Standing<'_>> + '_ {
+        self.lines.iter().filter_map(|line| {
+            let rule = self.rules.get(line.rule)?;
+            Some(Standing { name: rule.name(), limit: rule.limit(), line: *line })
+        })
+    }
+
+    /// How the rule of this name stands, if it applied.
+    pub fn standing(&self, rule: &str) -> Option<Standing<'_>> {
+        self.standings().find(|standing| standing.name == rule)
+    }
+
+    /// The rule nearest to refusing, by the share of its capacity that remains; of a refused request, the one that must
+    /// wait longest.
+    pub fn tightest(&self) -> Option<Standing<'_>> {
+        if self.is_refused() {
+            let refused = self.standings().filter(Standing::is_refused);
+            return refused.max_by_key(|standing| match standing.line.verdict.wait {
+                Wait::None => 0,
+                Wait::Micros(micros) => micros,
+                Wait::Never => u64::MAX,
+            });
+        }
+        self.standings().min_by(|one, other| {
+            let share = |standing: &Standing<'_>, of: &Standing<'_>| {
+                u128::from(standing.remaining()) * u128::from(of.limit.quota().capacity())
+            };
+            share(one, other).cmp(&share(other, one))
+        })
+    }
+}
+
+impl fmt::Debug for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Decision");
+        debug.field("outcome", &self.outcome);
+        for standing in self.standings() {
+            debug.field(standing.name, &standing.line.verdict);
+        }
+        debug.finish()
+    }
+}
+
+/// How one rule stands after a decision.
+#[derive(Clone, Copy, Debug)]
+pub struct Standing<'a> {
+    name: &'a str,
+    limit: &'a Limit,
+    line: Decided,
+}
+
+impl<'a> Standing<'a> {
+    /// The rule's name.
+    pub fn rule(&self) -> &'a str {
+        self.name
+    }
+
+    /// The rule's limit.
+    pub fn limit(&self) -> &'a Limit {
+        self.limit
+    }
+
+    /// What the request cost under this rule.
+    pub fn cost(&self) -> u64 {
+        self.line.cost
+    }
+
+    /// Units left: after the charge if the request was allowed, otherwise as they are.
+    pub fn remaining(&self) -> u64 {
+        self.line.verdict.remaining
+    }
+
+    /// Until the limit is as good as untouched; of a sliding log, until its oldest entry leaves. Each algorithm's
+    /// contract is in the [guide](crate::guide::algorithms).
+    pub fn reset_after(&self) -> Duration {
+        Duration::from_micros(self.line.verdict.reset_after)
+    }
+
+    /// Whether this rule refused the request.
+    pub fn is_refused(&self) -> bool {
+        self.line.verdict.wait != Wait::None
+    }
+
+    /// How long the request must wait for this rule. `None` when this rule does not refuse it, or always will.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self.line.verdict.wait {
+            Wait::Micros(micros) => Some(Duration::from_micros(micros)),
+            Wait::None | Wait::Never => None,
+        }
+    }
+
+    /// Whether the cost is above the capacity, so that it can never fit.
+    pub fn can_never_fit(&self) -> bool {
+        self.line.verdict.wait == Wait::Never
+    }
+}
+
+#[cfg(feature = "axum")]
+impl<S: Sync> axum::extract::FromRequestParts<S> for Decision {
+    type Rejection = (http::StatusCode, &'static str);
+
+    async fn from_request_parts(parts: &mut http::request::Parts, _: &S) -> Result<Self, Self::Rejection> {
+        parts.extensions.get::<Decision>().cloned().ok_or((
+            http::StatusCode::INTERNAL_SERVER_ERROR,
+            "no Decision in this request: put a RateLimitLayer around the route that extracts it",
+        ))
+    }
+}

@@ -1,0 +1,95 @@
+//! Errors one can ask: what failed, and whether trying again can help.
+
+use std::{borrow::Cow, error::Error, fmt};
+
+/// A limiter or store that cannot be built as described: which rule, which field, and what would be right.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BuildError {
+    rule: Option<String>,
+    field: &'static str,
+    text: String,
+}
+
+impl BuildError {
+    pub(crate) fn rule(rule: &str, field: &'static str, text: String) -> BuildError {
+        BuildError { rule: Some(rule.escape_debug().to_string()), field, text }
+    }
+
+    pub(crate) fn new(field: &'static str, text: impl Into<String>) -> BuildError {
+        BuildError { rule: None, field, text: text.into() }
+    }
+
+    /// The rule at fault, if it is one.
+    pub fn rule_name(&self) -> Option<&str> {
+        self.rule.as_deref()
+    }
+
+    /// The field at fault: `quota`, `burst`, `key`, `cost`, `name`, `url` and so on.
+    pub fn field(&self) -> &str {
+        self.field
+    }
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(rule) = &self.rule {
+            write!(f, "rule `{rule}`: ")?;
+        }
+        write!(f, "{}: {}", self.field, self.text)
+    }
+}
+
+impl Error for BuildError {}
+
+/// Why a store gave no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreError {
+    kind: StoreErrorKind,
+    text: Cow<'static, str>,
+}
+
+/// The kinds of [`StoreError`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StoreErrorKind {
+    /// No answer within the deadline.
+    Timeout,
+    /// No connection could be made, or it was lost.
+    Unavailable,
+    /// The server answered that it cannot serve now: loading, read-only, out of memory, busy.
+    Refused,
+    /// The server will never serve this: missing permission, wrong type, a script error. Needs an operator.
+    Permanent,
+    /// The answer made no sense.
+    Garbled,
+}
+
+impl StoreError {
+    /// An error of this kind, for stores of one's own. `text` must hold no secrets: it is logged.
+    pub fn new(kind: StoreErrorKind, text: impl Into<Cow<'static, str>>) -> StoreError {
+        StoreError { kind, text: text.into() }
+    }
+
+    /// What kind of failure it was.
+    pub fn kind(&self) -> StoreErrorKind {
+        self.kind
+    }
+
+    /// Whether the deadline passed.
+    pub fn is_timeout(&self) -> bool {
+        self.kind == StoreErrorKind::Timeout
+    }
+
+    /// Whether it may pass by itself. What is not transient needs an operator.
+    pub fn is_transient(&self) -> bool {
+        !matches!(self.kind, StoreErrorKind::Permanent | StoreErrorKind::Garbled)
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Error for StoreError {}

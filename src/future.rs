@@ -1,0 +1,142 @@
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use http::{Method, Request, Response, StatusCode, request::Parts};
+use http_body::Body;
+use pin_project_lite::pin_project;
+use tower::Service;
+
+use crate::{
+    body::{Refusal, ResponseBody},
+    decision::Decision,
+    headers,
+    layer::OnFailure,
+    response,
+};
+
+/// What was ruled over a request.
+#[derive(Debug)]
+pub(crate) enum Ruling {
+    Decided(Decision),
+    /// A key closure refused it.
+    KeyRefused(StatusCode),
+}
+
+type Deciding = Pin<Box<dyn Future<Output = (Parts, Ruling)> + Send>>;
+
+pin_project! {
+    /// The future of [`RateLimit`](crate::RateLimit).
+    pub struct ResponseFuture<S, F, B> {
+        #[pin]
+        state: State<S, F, B>,
+    }
+}
+
+pin_project! {
+    #[project = StateProj]
+    enum State<S, F, B> {
+        /// The store is asked; the service waits in readiness.
+        Deciding { deciding: Deciding, call: Option<(S, B)>, on_failure: OnFailure },
+        /// The service is at work. No decision: it passes unlimited.
+        Running { #[pin] inner: F, decision: Option<Decision>, nested: bool },
+        Refused { response: Option<Response<Refusal>> },
+    }
+}
+
+impl<S, F, B> ResponseFuture<S, F, B> {
+    pub(crate) fn unlimited(inner: F) -> Self {
+        ResponseFuture { state: State::Running { inner, decision: None, nested: false } }
+    }
+
+    pub(crate) fn deciding(deciding: Deciding, service: S, body: B, on_failure: OnFailure) -> Self {
+        ResponseFuture { state: State::Deciding { deciding, call: Some((service, body)), on_failure } }
+    }
+
+    pub(crate) fn ruled(ruling: Ruling, head: Parts, body: B, service: S, on_failure: OnFailure) -> Self
+    where
+        S: Service<Request<B>, Future = F>,
+    {
+        ResponseFuture { state: follow(ruling, head, body, service, on_failure) }
+    }
+}
+
+/// Calls the service, or answers in its place.
+fn follow<S, B>(ruling: Ruling, mut head: Parts, body: B, mut service: S, on_failure: OnFailure) -> State<S, S::Future, B>
+where
+    S: Service<Request<B>>,
+{
+    let refused = match &ruling {
+        Ruling::KeyRefused(status) => Some(response::key_refused(*status)),
+        Ruling::Decided(decision) if decision.is_refused() => Some(response::refused(decision)),
+        Ruling::Decided(decision) if decision.failure().is_some() && on_failure == OnFailure::Refuse => {
+            Some(response::store_failed())
+        }
+        Ruling::Decided(_) => None,
+    };
+    if let Some(mut response) = refused {
+        let nested = head.extensions.get::<Decision>().is_some();
+        if let Ruling::Decided(decision) = &ruling {
+            headers::write(decision, nested, &mut response);
+        }
+        if head.method == Method::HEAD {
+            *response.body_mut() = Refusal::empty();
+        }
+        return State::Refused { response: Some(response) };
+    }
+    let Ruling::Decided(decision) = ruling else {
+        return State::Refused { response: None };
+    };
+    let nested = head.extensions.insert(decision.clone()).is_some();
+    let inner = service.call(Request::from_parts(head, body));
+    State::Running { inner, decision: Some(decision), nested }
+}
+
+impl<S, B, R> Future for ResponseFuture<S, S::Future, B>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    R: Body,
+{
+    type Output = Result<Response<ResponseBody<R>>, S::Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        loop {
+            let next = match this.state.as_mut().project() {
+                StateProj::Deciding { deciding, call, on_failure } => {
+                    let (head, ruling) = ready!(deciding.as_mut().poll(cx));
+                    match call.take() {
+                        Some((service, body)) => follow(ruling, head, body, service, *on_failure),
+                        None => return Poll::Pending,
+                    }
+                }
+                StateProj::Running { inner, decision, nested } => {
+                    let mut response = ready!(inner.poll(cx))?;
+                    if let Some(decision) = decision {
+                        headers::write(decision, *nested, &mut response);
+                    }
+                    return Poll::Ready(Ok(response.map(ResponseBody::inner)));
+                }
+                StateProj::Refused { response } => match response.take() {
+                    Some(response) => return Poll::Ready(Ok(response.map(ResponseBody::refusal))),
+                    // Polled again after it was ready.
+                    None => return Poll::Pending,
+                },
+            };
+            this.state.set(next);
+        }
+    }
+}
+
+impl<S, F, B> fmt::Debug for ResponseFuture<S, F, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.state {
+            State::Deciding { .. } => "ResponseFuture(deciding)",
+            State::Running { .. } => "ResponseFuture(running)",
+            State::Refused { .. } => "ResponseFuture(refused)",
+        })
+    }
+}

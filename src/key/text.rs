@@ -1,0 +1,104 @@
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+use smallvec::SmallVec;
+
+/// The longest part that stands in a key as it is.
+const LONGEST_PART: usize = 64;
+/// The longest key of several parts.
+const LONGEST: usize = 200;
+
+/// A key in the form the store knows it by: escaped, bounded, free of braces. `Debug` does not show it.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Key(SmallVec<[u8; 32]>);
+
+impl Key {
+    /// The key of one part of any bytes.
+    #[inline]
+    pub fn new(part: &[u8]) -> Key {
+        let mut text = SmallVec::new();
+        escape(part, &mut text);
+        Key(text)
+    }
+
+    /// One key of several.
+    pub(crate) fn join<const N: usize>(parts: [Key; N]) -> Key {
+        let mut text = SmallVec::<[u8; 32]>::new();
+        for (place, part) in parts.iter().enumerate() {
+            if place > 0 {
+                text.push(b',');
+            }
+            // A part with a comma is itself a join: its text escapes commas of its own.
+            if part.0.contains(&b',') {
+                text.push(b'(');
+                text.extend_from_slice(&part.0);
+                text.push(b')');
+            } else {
+                text.extend_from_slice(&part.0);
+            }
+        }
+        if text.len() > LONGEST {
+            text = digest(b'&', &text);
+        }
+        Key(text)
+    }
+
+    /// The text, as it stands in the store.
+    #[inline]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({} bytes)", self.0.len())
+    }
+}
+
+/// Appends `part` so that no two parts give the same text, and none gives an empty one, a comma or a brace.
+#[inline]
+pub(crate) fn escape(part: &[u8], text: &mut SmallVec<[u8; 32]>) {
+    if part.is_empty() {
+        text.push(b'~');
+    } else if part.len() > LONGEST_PART {
+        text.extend_from_slice(&digest(b'#', part));
+    } else if part.iter().all(|byte| PLAIN[usize::from(*byte)]) {
+        text.extend_from_slice(part);
+    } else {
+        for byte in part {
+            if PLAIN[usize::from(*byte)] {
+                text.push(*byte);
+            } else {
+                text.push(b'%');
+                text.extend_from_slice(&hex(*byte));
+            }
+        }
+    }
+}
+
+/// Half of a SHA-256, behind a mark that escaped text never has.
+fn digest(mark: u8, bytes: &[u8]) -> SmallVec<[u8; 32]> {
+    let mut text = SmallVec::new();
+    text.push(mark);
+    for byte in Sha256::digest(bytes).iter().take(16) {
+        text.extend_from_slice(&hex(*byte));
+    }
+    text
+}
+
+fn hex(byte: u8) -> [u8; 2] {
+    let digit = |half: u8| if half < 10 { b'0' + half } else { b'a' + half - 10 };
+    [digit(byte >> 4), digit(byte & 15)]
+}
+
+/// Bytes that stand for themselves.
+const PLAIN: [bool; 256] = {
+    let mut plain = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        plain[byte] = matches!(byte as u8, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'-' | b'_' | b':' | b'@' | b'/');
+        byte += 1;
+    }
+    plain
+};

@@ -1,0 +1,150 @@
+use std::{fmt, time::Duration};
+
+use super::Quota;
+use crate::{
+    algorithm::{Params, Parts, fixed_window, sliding_counter, sliding_log},
+    error::BuildError,
+};
+
+/// The six algorithms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Algorithm {
+    /// At most so many in each window.
+    FixedWindow,
+    /// The time of everything admitted; exact.
+    SlidingLog,
+    /// Two counters, the older fading out.
+    SlidingCounter,
+    /// A bucket of tokens that refills evenly.
+    TokenBucket,
+    /// A bucket remembered as one number.
+    Gcra,
+    /// A bucket that leaks evenly and refuses what would overflow it.
+    LeakyBucket,
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Algorithm::FixedWindow => "fixed window",
+            Algorithm::SlidingLog => "sliding log",
+            Algorithm::SlidingCounter => "sliding counter",
+            Algorithm::TokenBucket => "token bucket",
+            Algorithm::Gcra => "GCRA",
+            Algorithm::LeakyBucket => "leaky bucket",
+        })
+    }
+}
+
+/// A quota and its algorithm, checked: whole numbers that are exact in Rust and in Lua.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    algorithm: Algorithm,
+    quota: Quota,
+    params: Params,
+}
+
+const SHORTEST: Duration = Duration::from_millis(1);
+const LONGEST: Duration = Duration::from_secs(366 * 86_400);
+/// Counts are kept in 48 bits.
+const LARGEST: u64 = (1 << 48) - 1;
+
+impl Limit {
+    /// Checks `quota` for `algorithm`. `start` says where fixed windows begin.
+    pub(crate) fn new(
+        rule: &str,
+        algorithm: Algorithm,
+        quota: Quota,
+        start: fixed_window::Start,
+    ) -> Result<Limit, BuildError> {
+        let bad = |field: &'static str, text: String| Err(BuildError::rule(rule, field, text));
+        let (amount, window) = (quota.amount(), quota.window());
+        if !(1..=LARGEST).contains(&amount) {
+            return bad("quota", format!("an amount of {amount} is out of range; give 1 to {LARGEST} units"));
+        }
+        if !(SHORTEST..=LONGEST).contains(&window) || window.subsec_nanos() % 1_000 != 0 {
+            return bad("quota", format!("a window of {window:?} is out of range; give whole microseconds from 1 ms to 366 days"));
+        }
+        let micros = micros(window);
+        let bucket = matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::Gcra);
+        match quota.given_burst() {
+            Some(_) if !bucket => {
+                return bad("burst", format!("a {algorithm} has no burst; drop .burst(..), or use a token bucket, a leaky bucket or GCRA"));
+            }
+            Some(burst) if !(1..=LARGEST).contains(&burst) => {
+                return bad("burst", format!("{burst} is out of range; give 1 to {LARGEST} units"));
+            }
+            _ => {}
+        }
+        let parts = || {
+            Parts::new(amount, micros, quota.capacity()).ok_or_else(|| {
+                let text = format!("{quota} cannot be counted exactly; lower the burst, or round the amount to a number that shares factors with the window");
+                BuildError::rule(rule, "quota", text)
+            })
+        };
+        let params = match algorithm {
+            Algorithm::TokenBucket => Params::TokenBucket(parts()?),
+            Algorithm::LeakyBucket => Params::LeakyBucket(parts()?),
+            Algorithm::Gcra => Params::Gcra(parts()?),
+            Algorithm::FixedWindow => {
+                if let fixed_window::Start::Aligned(offset) = start
+                    && offset >= micros
+                {
+                    return bad("offset", format!("{offset} microseconds reach past the window of {window:?}; give less than one window"));
+                }
+                Params::FixedWindow(fixed_window::Params { limit: amount, window: micros, start })
+            }
+            Algorithm::SlidingLog if amount > sliding_log::LARGEST_LIMIT => {
+                let most = sliding_log::LARGEST_LIMIT;
+                return bad("quota", format!("a sliding log of {amount} is too long; give at most {most}, or use a sliding counter"));
+            }
+            Algorithm::SlidingLog => Params::SlidingLog(sliding_log::Params { limit: amount, window: micros }),
+            Algorithm::SlidingCounter => match sliding_counter::Params::new(amount, micros) {
+                Some(params) => Params::SlidingCounter(params),
+                None => return bad("quota", format!("{quota} cannot be counted exactly; lower the amount or the window, or use a token bucket")),
+            },
+        };
+        Ok(Limit { algorithm, quota, params })
+    }
+
+    /// The algorithm.
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// The quota as it was given.
+    pub fn quota(&self) -> Quota {
+        self.quota
+    }
+
+    pub(crate) fn params(&self) -> &Params {
+        &self.params
+    }
+
+    /// The time in which a spent capacity is earned back: the window, or `capacity / rate` of a bucket.
+    pub(crate) fn period(&self) -> Duration {
+        match self.params {
+            Params::TokenBucket(parts) | Params::LeakyBucket(parts) | Params::Gcra(parts) => {
+                Duration::from_micros(parts.capacity.div_ceil(parts.per_tick) * parts.tick)
+            }
+            _ => self.quota.window(),
+        }
+    }
+
+    /// When `remaining` next grows, of a standing with this `reset_after`.
+    pub(crate) fn next_unit_after(&self, remaining: u64, reset_after: Duration) -> Duration {
+        match self.params {
+            Params::TokenBucket(parts) | Params::LeakyBucket(parts) | Params::Gcra(parts) => {
+                let later = self.quota.capacity().saturating_sub(remaining).saturating_sub(1);
+                let later = later * parts.per_unit / parts.per_tick * parts.tick;
+                reset_after.saturating_sub(Duration::from_micros(later))
+            }
+            _ => reset_after,
+        }
+    }
+}
+
+pub(crate) fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}

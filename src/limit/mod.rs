@@ -1,0 +1,11 @@
+//! What users say about limits: [`Rule`]s with a [`Quota`] each, checked and turned into [`Limit`]s when a limiter is built.
+
+mod compiled;
+mod quota;
+mod rule;
+
+pub use compiled::{Algorithm, Limit};
+pub use quota::Quota;
+pub use rule::Rule;
+pub(crate) use compiled::micros;
+pub(crate) use rule::Cost;

@@ -1,0 +1,190 @@
+use std::{fmt, future::Future, sync::Arc, time::Duration};
+
+use http::request::Parts;
+
+use super::{Algorithm, Limit, Quota, compiled::micros};
+use crate::{
+    algorithm::fixed_window::Start,
+    error::BuildError,
+    key::{IntoKey, KeyBy},
+};
+
+/// One limit of an application: a name, an algorithm with its quota, and whose requests it counts together.
+///
+/// ```
+/// use sluicegate::{key, Quota, Rule};
+///
+/// Rule::token_bucket("per-user", Quota::per_minute(100).burst(20))
+///     .key_by(|req| req.headers.get("x-user").map(|user| user.as_bytes().to_vec()));
+/// Rule::sliding_counter("per-ip", Quota::per_minute(1_000)).key(key::ip());
+/// Rule::fixed_window("uploads", Quota::per_hour(10_000)).key(key::global()).cost_by(|req| {
+///     if req.method == "POST" { 10 } else { 1 }
+/// });
+/// ```
+///
+/// The name stands in response headers and in the store's keys: renaming a rule starts it afresh, changing its quota does
+/// not.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Rule {
+    pub(crate) name: Arc<str>,
+    pub(crate) algorithm: Algorithm,
+    pub(crate) quota: Quota,
+    pub(crate) start: Start,
+    pub(crate) key: Option<KeyBy>,
+    pub(crate) cost: Cost,
+}
+
+/// What a request costs under a rule.
+#[derive(Clone)]
+pub(crate) enum Cost {
+    Fixed(u64),
+    By(Arc<dyn Fn(&Parts) -> u64 + Send + Sync>),
+}
+
+impl Cost {
+    pub(crate) fn of(&self, head: &Parts) -> u64 {
+        match self {
+            Cost::Fixed(units) => *units,
+            Cost::By(closure) => closure(head),
+        }
+    }
+}
+
+impl fmt::Debug for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cost::Fixed(units) => write!(f, "{units}"),
+            Cost::By(_) => f.write_str("by closure"),
+        }
+    }
+}
+
+impl Rule {
+    fn new(algorithm: Algorithm, name: &str, quota: Quota) -> Rule {
+        Rule { name: name.into(), algorithm, quota, start: Start::Aligned(0), key: None, cost: Cost::Fixed(1) }
+    }
+
+    /// At most the amount in each window; windows stand at multiples of their length since the Unix epoch.
+    pub fn fixed_window(name: &str, quota: Quota) -> Rule {
+        Rule::new(Algorithm::FixedWindow, name, quota)
+    }
+
+    /// At most the amount in any moving window, exactly. Costs memory for every admitted request of a window.
+    pub fn sliding_log(name: &str, quota: Quota) -> Rule {
+        Rule::new(Algorithm::SlidingLog, name, quota)
+    }
+
+    /// Close to the amount in any moving window, at the cost of two counters.
+    pub fn sliding_counter(name: &str, quota: Quota) -> Rule {
+        Rule::new(Algorithm::SlidingCounter, name, quota)
+    }
+
+    /// A bucket that refills evenly: bursts up to [`Quota::burst`], the amount a window in the long run.
+    pub fn token_bucket(name: &str, quota: Quota) -> Rule {
+        Rule::new(Algorithm::TokenBucket, name, quota)
+    }
+
+    /// The same limits as a token bucket, with the smallest state there is.
+    pub fn gcra(name: &str, quota: Quota) -> Rule {
+        Rule::new(Algorithm::Gcra, name, quota)
+    }
+
+    /// A bucket that leaks evenly and refuses what would overflow it. Differs from a token bucket when the quota changes:
+    /// it remembers what was used, not what was left.
+    pub fn leaky_bucket(name: &str, quota: Quota) -> Rule {
+        Rule::new(Algorithm::LeakyBucket, name, quota)
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Counts requests of one key together: [`key::ip()`](crate::key::ip), [`key::route()`](crate::key::route), or
+    /// several joined by [`KeyBy::and`].
+    pub fn key(mut self, key: KeyBy) -> Rule {
+        self.key = Some(key);
+        self
+    }
+
+    /// Counts requests together for which the closure returns the same key.
+    ///
+    /// It may return a string, a number, an address, bytes, a tuple of these; an `Option` (`None`: the rule does not
+    /// apply); or a `Result` with a status to refuse with.
+    pub fn key_by<K, F>(self, closure: F) -> Rule
+    where
+        K: IntoKey,
+        F: Fn(&Parts) -> K + Send + Sync + 'static,
+    {
+        self.key(KeyBy::new(closure))
+    }
+
+    /// Like [`key_by`](Rule::key_by) for a closure that must wait, for a session look-up say. It gets a head of its own.
+    ///
+    /// ```
+    /// # use sluicegate::{Quota, Rule};
+    /// # async fn session_of(head: http::request::Parts) -> Option<String> { None }
+    /// Rule::gcra("per-session", Quota::per_second(5)).key_by_async(async |req| session_of(req).await);
+    /// ```
+    pub fn key_by_async<K, F, Fut>(self, closure: F) -> Rule
+    where
+        K: IntoKey,
+        F: Fn(Parts) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = K> + Send + 'static,
+    {
+        self.key(KeyBy::new_async(closure))
+    }
+
+    /// What each request costs, 1 unless said otherwise.
+    pub fn cost(mut self, units: u64) -> Rule {
+        self.cost = Cost::Fixed(units);
+        self
+    }
+
+    /// What a request costs, by its head. Zero is free of charge; more than the capacity can never be admitted.
+    pub fn cost_by<F>(mut self, closure: F) -> Rule
+    where
+        F: Fn(&Parts) -> u64 + Send + Sync + 'static,
+    {
+        self.cost = Cost::By(Arc::new(closure));
+        self
+    }
+
+    /// Fixed windows begin this much after the multiples of their length: `per_day` with an offset of five hours
+    /// begins at 05:00 UTC.
+    pub fn offset(mut self, offset: Duration) -> Rule {
+        self.start = Start::Aligned(micros(offset));
+        self
+    }
+
+    /// A fixed window begins with the first request that finds none running, each key for itself.
+    pub fn from_first_request(mut self) -> Rule {
+        self.start = Start::FirstRequest;
+        self
+    }
+
+    /// Checks everything about this rule alone.
+    pub(crate) fn check(&self) -> Result<Limit, BuildError> {
+        let name = &*self.name;
+        let bad = |field, text: String| Err(BuildError::rule(name, field, text));
+        if name.is_empty() || name.len() > 64 || !name.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {
+            return bad("name", "cannot stand in a response header; use 1 to 64 printable ASCII characters".into());
+        }
+        if let Cost::Fixed(units) = self.cost
+            && !(1..=1 << 32).contains(&units)
+        {
+            return bad("cost", format!("{units} is out of range; give 1 to 4294967296, or a closure that returns 0 for requests that are free"));
+        }
+        if let Some(problem) = self.key.as_ref().and_then(KeyBy::problem) {
+            return bad("key", problem.to_owned());
+        }
+        if self.key.is_none() {
+            return bad("key", "is missing; say .key(key::ip()), .key_by(|req| ..), .key(key::global()) for one count over all, or .key(key::given()) when only Limiter::acquire names keys".into());
+        }
+        if self.start != Start::Aligned(0) && self.algorithm != Algorithm::FixedWindow {
+            return bad("window", format!("only fixed windows have an offset or begin with the first request; a {} does not", self.algorithm));
+        }
+        Limit::new(name, self.algorithm, self.quota, self.start)
+    }
+}

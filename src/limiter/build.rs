@@ -1,0 +1,96 @@
+use std::{collections::HashSet, sync::Arc};
+
+use super::{
+    Inner, Limiter,
+    rules::{CheckedRule, Rules},
+};
+use crate::{
+    clock::Clock,
+    error::BuildError,
+    limit::Rule,
+    observer::Observer,
+    store::{Scope, Store},
+};
+
+/// More would not fit into the local variables of one Lua script.
+const MOST_RULES: usize = 16;
+
+/// Gathers what a [`Limiter`] is made of; [`build`](LimiterBuilder::build) says what is wrong with it.
+#[must_use]
+pub struct LimiterBuilder {
+    store: Box<dyn Store>,
+    namespace: String,
+    rules: Vec<Rule>,
+    clock: Clock,
+    observer: Option<Arc<dyn Observer>>,
+}
+
+impl LimiterBuilder {
+    pub(super) fn new(store: Box<dyn Store>) -> LimiterBuilder {
+        LimiterBuilder { store, namespace: "sluicegate".into(), rules: Vec::new(), clock: Clock::store(), observer: None }
+    }
+
+    /// Adds a rule. Every rule that has a key for a request must admit it.
+    pub fn rule(mut self, rule: Rule) -> LimiterBuilder {
+        self.rules.push(rule);
+        self
+    }
+
+    /// Keeps this application's counts apart from others' on the same store. Applications that name the same namespace
+    /// share the counts of rules of the same name. `sluicegate` unless said otherwise.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> LimiterBuilder {
+        self.namespace = namespace.into();
+        self
+    }
+
+    /// Whose time counts.
+    pub fn clock(mut self, clock: Clock) -> LimiterBuilder {
+        self.clock = clock;
+        self
+    }
+
+    /// Who is told of every decision and of the store's events.
+    pub fn observer(mut self, observer: impl Observer) -> LimiterBuilder {
+        self.observer = Some(Arc::new(observer));
+        self
+    }
+
+    /// The limiter.
+    ///
+    /// # Errors
+    ///
+    /// When a rule, a quota, a name or the namespace cannot be: the error names the rule, the field and what would be right.
+    pub fn build(self) -> Result<Limiter, BuildError> {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        if !(1..=64).contains(&self.namespace.len()) || !self.namespace.bytes().all(allowed) {
+            let text = format!("{:?} cannot begin a key; use 1 to 64 letters, digits and ._-", self.namespace);
+            return Err(BuildError::new("namespace", text));
+        }
+        if !(1..=MOST_RULES).contains(&self.rules.len()) {
+            let text = format!("{} rules; give 1 to {MOST_RULES}", self.rules.len());
+            return Err(BuildError::new("rules", text));
+        }
+        let mut names = HashSet::new();
+        let mut rules = Vec::new();
+        for (index, rule) in (0u16..).zip(self.rules) {
+            let limit = rule.check()?;
+            if !names.insert(Arc::clone(&rule.name)) {
+                return Err(BuildError::rule(&rule.name, "name", "stands twice; give each rule a name of its own".into()));
+            }
+            let scope = Scope::new(&self.namespace, &rule.name);
+            let Some(key) = rule.key else { continue };
+            rules.push(CheckedRule { index, name: rule.name, limit, scope, key, cost: rule.cost });
+        }
+        if let Some(observer) = &self.observer {
+            self.store.observe(Arc::clone(observer));
+        }
+        let rules = Arc::new(Rules::new(rules));
+        Ok(Limiter(Arc::new(Inner { rules, store: self.store, clock: self.clock, observer: self.observer })))
+    }
+}
+
+impl std::fmt::Debug for LimiterBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LimiterBuilder").field("namespace", &self.namespace).field("rules", &self.rules).finish_non_exhaustive()
+    }
+}

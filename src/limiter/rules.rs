@@ -1,0 +1,106 @@
+use std::fmt;
+
+use http::request::Parts;
+
+use crate::{
+    headers::Policies,
+    key::KeyBy,
+    limit::{Cost, Limit},
+    store::Scope,
+};
+
+/// The checked rules of a limiter.
+pub(crate) struct Rules {
+    rules: Box<[CheckedRule]>,
+    policies: Policies,
+    any_waits: bool,
+}
+
+/// A rule with everything about it worked out.
+pub(crate) struct CheckedRule {
+    pub(super) index: u16,
+    pub(super) name: std::sync::Arc<str>,
+    pub(super) limit: Limit,
+    pub(super) scope: Scope,
+    pub(super) key: KeyBy,
+    pub(super) cost: Cost,
+}
+
+impl CheckedRule {
+    pub(crate) fn index(&self) -> u16 {
+        self.index
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn limit(&self) -> &Limit {
+        &self.limit
+    }
+
+    pub(crate) fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    pub(super) fn key(&self) -> &KeyBy {
+        &self.key
+    }
+
+    pub(super) fn cost(&self, head: &Parts) -> u64 {
+        self.cost.of(head)
+    }
+
+    /// The cost of a call that is no request.
+    pub(super) fn usual_cost(&self) -> u64 {
+        match self.cost {
+            Cost::Fixed(units) => units,
+            Cost::By(_) => 1,
+        }
+    }
+}
+
+impl Rules {
+    pub(super) fn new(rules: Vec<CheckedRule>) -> Rules {
+        let policies = Policies::new(rules.iter().map(|rule| (rule.name(), rule.limit())));
+        let any_waits = rules.iter().any(|rule| rule.key.waits());
+        Rules { rules: rules.into(), policies, any_waits }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, index: u16) -> Option<&CheckedRule> {
+        self.rules.get(usize::from(index))
+    }
+
+    pub(super) fn named(&self, name: &str) -> Option<&CheckedRule> {
+        self.rules.iter().find(|rule| &*rule.name == name)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &CheckedRule> {
+        self.rules.iter()
+    }
+
+    pub(super) fn any_waits(&self) -> bool {
+        self.any_waits
+    }
+
+    pub(crate) fn policies(&self) -> &Policies {
+        &self.policies
+    }
+}
+
+/// `per-user, per-ip`.
+impl fmt::Display for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, rule) in self.rules.iter().enumerate() {
+            write!(f, "{}{}", if place == 0 { "" } else { ", " }, rule.name)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.rules.iter().map(|rule| (&rule.name, rule.limit.quota()))).finish()
+    }
+}

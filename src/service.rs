@@ -1,0 +1,111 @@
+use std::{
+    mem,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use http::{Method, Request, Response, header, request::Parts};
+use http_body::Body;
+use tower::Service;
+
+use crate::{
+    body::ResponseBody,
+    decision::Decision,
+    future::{ResponseFuture, Ruling},
+    layer::OnFailure,
+    limiter::{Limiter, Picked},
+    store::Purpose,
+};
+
+/// The service that [`RateLimitLayer`](crate::RateLimitLayer) makes.
+#[derive(Clone, Debug)]
+pub struct RateLimit<S> {
+    inner: S,
+    limiter: Limiter,
+    on_failure: OnFailure,
+    told_twice: Arc<AtomicBool>,
+}
+
+impl<S> RateLimit<S> {
+    pub(crate) fn new(inner: S, limiter: Limiter, on_failure: OnFailure) -> RateLimit<S> {
+        RateLimit { inner, limiter, on_failure, told_twice: Arc::default() }
+    }
+
+    /// Whether this request passes unlimited: a preflight, or one that this very limiter has counted further out.
+    fn passes(&self, head: &Parts) -> bool {
+        if is_preflight(head) {
+            return true;
+        }
+        let outer = head.extensions.get::<Decision>();
+        let twice = outer.is_some_and(|outer| std::ptr::eq(outer.rules(), &**self.limiter.rules()));
+        if twice && !self.told_twice.swap(true, Ordering::Relaxed) {
+            tracing::warn!("one Limiter is layered twice around this route; each request is counted once, by the outer layer");
+        }
+        twice
+    }
+}
+
+/// What a browser asks before the request proper. It carries no credentials, and refusing it breaks the request.
+fn is_preflight(head: &Parts) -> bool {
+    head.method == Method::OPTIONS && head.headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
+}
+
+impl<S, B, R> Service<Request<B>> for RateLimit<S>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone,
+    R: Body,
+{
+    type Response = Response<ResponseBody<R>>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S, S::Future, B>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (head, body) = request.into_parts();
+        // The instance that was polled ready answers; its clone waits for the next request.
+        let clone = self.inner.clone();
+        let mut inner = mem::replace(&mut self.inner, clone);
+
+        if self.passes(&head) {
+            return ResponseFuture::unlimited(inner.call(Request::from_parts(head, body)));
+        }
+        let ruling = match self.limiter.pick_now(&head) {
+            Some(Picked::Refuse(status)) => Some(Ruling::KeyRefused(status)),
+            Some(Picked::Rules(picks)) => match self.limiter.decide_now(&picks, Purpose::Spend) {
+                Some(decision) => Some(Ruling::Decided(decision)),
+                None => {
+                    let limiter = self.limiter.clone();
+                    let deciding = Box::pin(async move {
+                        let decision = limiter.decide(&picks, Purpose::Spend).await;
+                        (head, Ruling::Decided(decision))
+                    });
+                    return ResponseFuture::deciding(deciding, inner, body, self.on_failure);
+                }
+            },
+            None => None,
+        };
+        match ruling {
+            Some(ruling) => ResponseFuture::ruled(ruling, head, body, inner, self.on_failure),
+            None => {
+                let limiter = self.limiter.clone();
+                let deciding = Box::pin(async move {
+                    let ruling = match limiter.pick_later(&head).await {
+                        Picked::Refuse(status) => Ruling::KeyRefused(status),
+                        Picked::Rules(picks) => Ruling::Decided(match limiter.decide_now(&picks, Purpose::Spend) {
+                            Some(decision) => decision,
+                            None => limiter.decide(&picks, Purpose::Spend).await,
+                        }),
+                    };
+                    (head, ruling)
+                });
+                ResponseFuture::deciding(deciding, inner, body, self.on_failure)
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+use smallvec::SmallVec;
+
+pub use crate::algorithm::Wait;
+use crate::limit::Limit;
+
+/// What a limiter asks of a store.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// One line for each rule that applies.
+    pub lines: &'a [Line<'a>],
+    /// Whether to spend.
+    pub purpose: Purpose,
+    /// Whose time counts.
+    pub time: Time,
+}
+
+/// Whether an ask spends what it judges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Judge, and charge if every line fits.
+    Spend,
+    /// Judge only; nothing is written.
+    Peek,
+}
+
+/// Whose time counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Time {
+    /// The store's own: Redis `TIME`, or this machine's clock for the memory store.
+    Store,
+    /// The application's, in microseconds since the Unix epoch; clocks of its processes may differ by the tolerance.
+    Application {
+        /// Now.
+        now: u64,
+        /// In microseconds.
+        tolerance: u64,
+    },
+    /// A test's, in microseconds; it may stand still or jump while real time passes.
+    Injected(u64),
+}
+
+/// One rule of an ask: which count, under which limit, for how much.
+#[derive(Clone, Copy, Debug)]
+pub struct Line<'a> {
+    /// The rule's place in the store.
+    pub scope: &'a Scope,
+    /// The escaped key: see [`Key::as_bytes`](crate::key::Key::as_bytes).
+    pub key: &'a [u8],
+    /// The limit.
+    pub limit: &'a Limit,
+    /// The cost in units.
+    pub cost: u64,
+}
+
+impl Line<'_> {
+    /// The full name of the count: `namespace:v1:{key}:rule`.
+    pub fn write_name(&self, name: &mut Vec<u8>) {
+        name.extend_from_slice(self.scope.before.as_bytes());
+        name.extend_from_slice(self.key);
+        name.extend_from_slice(self.scope.after.as_bytes());
+    }
+}
+
+/// The place of a rule in a store: its namespace and name, escaped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scope {
+    before: Box<str>,
+    after: Box<str>,
+    id: u64,
+}
+
+impl Scope {
+    /// `namespace` is plain text without braces; `rule` any text.
+    pub(crate) fn new(namespace: &str, rule: &str) -> Scope {
+        let mut escaped = SmallVec::new();
+        crate::key::escape(rule.as_bytes(), &mut escaped);
+        let before: Box<str> = format!("{namespace}:v1:{{").into();
+        let after: Box<str> = format!("}}:{}", String::from_utf8_lossy(&escaped)).into();
+        let id = fnv(before.bytes().chain(after.bytes()));
+        Scope { before, after, id }
+    }
+
+    /// A number that stands for the namespace and the rule in this process and every other.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+}
+
+/// Names come from the application, not from its callers, so an unkeyed hash does.
+fn fnv(bytes: impl Iterator<Item = u8>) -> u64 {
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// A store's answer: one verdict a line, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// One for each line.
+    pub verdicts: SmallVec<[Verdict; 2]>,
+}
+
+impl Answer {
+    /// Whether every line fits.
+    #[inline]
+    pub fn fits(&self) -> bool {
+        self.verdicts.iter().all(|verdict| verdict.wait == Wait::None)
+    }
+}
+
+/// How one line stands. Times are microseconds from the moment of the decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// How long this line's cost must wait.
+    pub wait: Wait,
+    /// Units left: after the charge if all lines were charged, otherwise as they are.
+    pub remaining: u64,
+    /// Until the limit is as good as untouched, or for a sliding log until its oldest entry leaves.
+    pub reset_after: u64,
+}

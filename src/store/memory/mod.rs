@@ -1,0 +1,224 @@
+//! Counts in this process.
+
+mod clock;
+mod shard;
+
+use std::{
+    fmt,
+    hash::{BuildHasher, Hasher},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use smallvec::SmallVec;
+
+use self::{
+    clock::Clock,
+    shard::{Full, Shard},
+};
+use super::{Answer, Ask, Line, Purpose, Store, StoreFuture, Time, Verdict, Wait};
+use crate::{
+    algorithm::Moment,
+    error::StoreError,
+    observer::{Observer, Observers, StoreEvent},
+};
+
+const SHARDS: usize = 64;
+
+/// The name of a rule's overflow count. Escaped keys are never empty.
+const OVERFLOW: &[u8] = b"";
+
+/// Keeps counts in this process: for trying things out, for tests, and for services that run once.
+///
+/// It is bounded. Keys that no longer matter (their quota has come back in full) make room for new ones; when it is full of
+/// keys that do matter none is forgotten, and new keys share one overflow count per rule until there is room again. That is
+/// logged and told to the [`Observer`].
+///
+/// ```
+/// use sluicegate::MemoryStore;
+///
+/// let store = MemoryStore::new().max_keys(100_000);
+/// ```
+///
+/// Clones share the counts.
+#[derive(Clone)]
+pub struct MemoryStore(Arc<Inner>);
+
+struct Inner {
+    shards: Box<[Mutex<Shard>]>,
+    hasher: foldhash::fast::RandomState,
+    clock: Clock,
+    observers: Observers,
+}
+
+/// The overflow counts in use by one ask: a bit for each line.
+type Overflowing = u64;
+
+impl MemoryStore {
+    /// An empty store of at most a million keys.
+    pub fn new() -> MemoryStore {
+        MemoryStore::of(1_000_000)
+    }
+
+    /// At most about this many keys; what was counted before is forgotten.
+    #[must_use]
+    pub fn max_keys(self, keys: usize) -> MemoryStore {
+        MemoryStore::of(keys)
+    }
+
+    fn of(keys: usize) -> MemoryStore {
+        let shards = (0..SHARDS).map(|_| Mutex::new(Shard::new(keys.div_ceil(SHARDS)))).collect();
+        MemoryStore(Arc::new(Inner {
+            shards,
+            hasher: foldhash::fast::RandomState::default(),
+            clock: Clock::new(),
+            observers: Observers::default(),
+        }))
+    }
+
+    /// How many keys are held.
+    pub fn keys(&self) -> usize {
+        self.0.shards.iter().map(|shard| lock(shard).len()).sum()
+    }
+}
+
+impl Inner {
+    #[inline]
+    fn hash(&self, scope: u64, key: &[u8]) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write_u64(scope);
+        hasher.write(key);
+        hasher.finish()
+    }
+
+    fn moment(&self, time: Time) -> Moment {
+        match time {
+            Time::Store => Moment { now: self.clock.now(), tolerance: 0 },
+            Time::Application { now, tolerance } => Moment { now, tolerance },
+            Time::Injected(now) => Moment { now, tolerance: 0 },
+        }
+    }
+
+    /// One line, one lock: by far the most common ask.
+    #[inline]
+    fn decide_one(&self, line: &Line<'_>, spend: bool, at: Moment) -> Result<Verdict, Full> {
+        let hash = self.hash(line.scope.id(), line.key);
+        let mut shard = lock(self.shard(hash));
+        let judged = shard.judge(hash, line, line.key, at, spend)?;
+        let charge = spend && judged.wait == Wait::None;
+        Ok(shard.finish(hash, line, line.key, at, judged, charge))
+    }
+
+    /// Locks the shards of all lines, in the order of the shards so that two asks cannot wait for each other.
+    fn decide_all(&self, ask: &Ask<'_>, at: Moment, overflowing: Overflowing) -> Result<Answer, Overflowing> {
+        let places: SmallVec<[(u64, &[u8]); 4]> = (0u32..)
+            .zip(ask.lines)
+            .map(|(place, line)| {
+                let key = if overflowing >> place & 1 == 1 { OVERFLOW } else { line.key };
+                (self.hash(line.scope.id(), key), key)
+            })
+            .collect();
+        let mut order: SmallVec<[usize; 4]> = places.iter().map(|(hash, _)| shard_of(*hash)).collect();
+        order.sort_unstable();
+        order.dedup();
+        let mut locked: SmallVec<[MutexGuard<'_, Shard>; 4]> =
+            order.iter().filter_map(|index| self.shards.get(*index)).map(lock).collect();
+        // Where each line's shard stands among the locked ones.
+        let place_of = |hash: u64| order.binary_search(&shard_of(hash)).unwrap_or_default();
+
+        let spend = ask.purpose == Purpose::Spend;
+        let mut judged = SmallVec::<[_; 4]>::new();
+        let mut full = overflowing;
+        for (place, (line, (hash, key))) in (0u32..).zip(ask.lines.iter().zip(&places)) {
+            let Some(shard) = locked.get_mut(place_of(*hash)) else { continue };
+            match shard.judge(*hash, line, key, at, spend) {
+                Ok(one) => judged.push((line, *hash, *key, one)),
+                Err(Full) => full |= 1 << place,
+            }
+        }
+        let fits = full == overflowing && judged.iter().all(|(.., one)| one.wait == Wait::None);
+        let mut verdicts = SmallVec::new();
+        for (line, hash, key, one) in judged {
+            let Some(shard) = locked.get_mut(place_of(hash)) else { continue };
+            verdicts.push(shard.finish(hash, line, key, at, one, spend && fits));
+        }
+        if full == overflowing { Ok(Answer { verdicts }) } else { Err(full) }
+    }
+
+    #[inline]
+    fn shard(&self, hash: u64) -> &Mutex<Shard> {
+        // `SHARDS` shards are made and `shard_of` stays below that.
+        #[allow(clippy::indexing_slicing)]
+        &self.shards[shard_of(hash)]
+    }
+
+    fn decide(&self, ask: &Ask<'_>) -> Answer {
+        let at = self.moment(ask.time);
+        let mut overflowing = 0;
+        if let [line] = ask.lines {
+            match self.decide_one(line, ask.purpose == Purpose::Spend, at) {
+                Ok(verdict) => return Answer { verdicts: SmallVec::from_buf_and_len([verdict, verdict], 1) },
+                Err(Full) => overflowing = 1,
+            }
+        }
+        loop {
+            // Each turn adds a line to those that overflow, so this ends.
+            match self.decide_all(ask, at, overflowing) {
+                Ok(answer) => {
+                    if overflowing != 0 {
+                        self.observers.tell(&StoreEvent::Overflowed);
+                    }
+                    return answer;
+                }
+                Err(more) => overflowing = more,
+            }
+        }
+    }
+}
+
+#[inline]
+fn shard_of(hash: u64) -> usize {
+    // The table inside a shard uses the lowest bits and the seven highest.
+    (hash >> 48) as usize % SHARDS
+}
+
+#[inline]
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Store for MemoryStore {
+    #[inline]
+    fn acquire_now(&self, ask: &Ask<'_>) -> Option<Result<Answer, StoreError>> {
+        Some(Ok(self.0.decide(ask)))
+    }
+
+    fn acquire<'a>(&'a self, ask: &'a Ask<'a>) -> StoreFuture<'a, Answer> {
+        Box::pin(async move { Ok(self.0.decide(ask)) })
+    }
+
+    fn reset<'a>(&'a self, lines: &'a [Line<'a>]) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            for line in lines {
+                let hash = self.0.hash(line.scope.id(), line.key);
+                lock(self.0.shard(hash)).forget(hash, line.key);
+            }
+            Ok(())
+        })
+    }
+
+    fn observe(&self, observer: Arc<dyn Observer>) {
+        self.0.observers.add(observer);
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> MemoryStore {
+        MemoryStore::new()
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore").field("keys", &self.keys()).finish()
+    }
+}

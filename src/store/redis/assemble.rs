@@ -1,0 +1,203 @@
+//! Puts one script together from the parts in `lua/`, unrolled for a sequence of algorithms.
+//!
+//! A script is the same text for the same sequence, whatever the quotas, keys and costs, so its digest is too. Names that end
+//! in `_N` belong to one rule: `level_N` becomes `level_1`, `level_2` and so on.
+
+use std::fmt::Write;
+
+use crate::algorithm::Params;
+
+/// An algorithm as the scripts tell them apart.
+pub(super) type Kind = u8;
+
+/// The files, in the order of [`kind_of`].
+const ALGORITHMS: [File; 6] = [
+    File { name: "fixed_window", text: include_str!("../../../lua/algorithms/fixed_window.lua") },
+    File { name: "sliding_log", text: include_str!("../../../lua/algorithms/sliding_log.lua") },
+    File { name: "sliding_counter", text: include_str!("../../../lua/algorithms/sliding_counter.lua") },
+    File { name: "token_bucket", text: include_str!("../../../lua/algorithms/token_bucket.lua") },
+    File { name: "leaky_bucket", text: include_str!("../../../lua/algorithms/leaky_bucket.lua") },
+    File { name: "gcra", text: include_str!("../../../lua/algorithms/gcra.lua") },
+];
+const ACQUIRE: File = File { name: "acquire", text: include_str!("../../../lua/ops/acquire.lua") };
+
+/// Every rule has these beside its algorithm's own names.
+const COMMON_NAMES: &str = "repaired retry remaining reset";
+/// The arguments before those of the rules.
+pub(super) const COMMON_ARGS: &str = "now not_after tolerance margin spend";
+
+/// Lua has 200 local variables; from here on the names of rules are fields of a table.
+const MOST_LOCAL: usize = 12;
+
+#[derive(Clone, Copy)]
+struct File {
+    name: &'static str,
+    text: &'static str,
+}
+
+impl File {
+    /// The words of a line `--@ args limit window cost`.
+    fn words(self, section: &str) -> &'static str {
+        self.text.lines().find_map(|line| line.strip_prefix("--@ ")?.strip_prefix(section)).unwrap_or_default().trim()
+    }
+
+    /// The lines between `--@ section` and the next mark, with their numbers.
+    fn section(self, section: &str) -> impl Iterator<Item = (usize, &'static str)> {
+        let lines = (1..).zip(self.text.lines());
+        let mut lines = lines.skip_while(move |(_, line)| line.strip_prefix("--@ ") != Some(section));
+        lines.next();
+        lines.take_while(|(_, line)| !line.starts_with("--@ "))
+    }
+}
+
+pub(super) fn kind_of(params: &Params) -> Kind {
+    match params {
+        Params::FixedWindow(_) => 0,
+        Params::SlidingLog(_) => 1,
+        Params::SlidingCounter(_) => 2,
+        Params::TokenBucket(_) => 3,
+        Params::LeakyBucket(_) => 4,
+        Params::Gcra(_) => 5,
+    }
+}
+
+/// A script, and where each of its lines comes from.
+pub(super) struct Assembled {
+    pub(super) text: String,
+    origins: Vec<(&'static str, usize)>,
+}
+
+impl Assembled {
+    /// The script that judges rules of these algorithms, in this order.
+    pub(super) fn acquire(kinds: &[Kind]) -> Assembled {
+        let wide = kinds.len() > MOST_LOCAL;
+        let rules: Vec<(usize, File)> =
+            (1..).zip(kinds).filter_map(|(rule, kind)| Some((rule, *ALGORITHMS.get(usize::from(*kind))?))).collect();
+        let mut out = Assembled { text: String::new(), origins: Vec::new() };
+
+        out.section(ACQUIRE, "begin", 0, wide);
+        out.bind(&rules, wide);
+        out.section(ACQUIRE, "time", 0, wide);
+        for (rule, file) in &rules {
+            out.section(*file, "judge", *rule, wide);
+        }
+        let fits = rules.iter().map(|(rule, _)| name("retry", *rule, wide) + " == 0");
+        out.line(&format!("local granted = spend == 1 and {}", join(fits, " and ")));
+        out.line("if granted then");
+        for (rule, file) in &rules {
+            out.section(*file, "charge", *rule, wide);
+        }
+        out.line("end");
+        for (rule, file) in &rules {
+            out.section(*file, "standing", *rule, wide);
+            out.section(ACQUIRE, "settle", *rule, wide);
+            out.section(*file, "write", *rule, wide);
+            out.line("end");
+        }
+        let answers = rules.iter().flat_map(|(rule, _)| ["remaining", "retry", "reset"].map(|word| name(word, *rule, wide)));
+        out.line(&format!("return {{now, {}}}", join(answers, ", ")));
+        out
+    }
+
+    /// Binds the arguments and declares the names.
+    fn bind(&mut self, rules: &[(usize, File)], wide: bool) {
+        let common = COMMON_ARGS.replace(' ', ", ");
+        let words = |file: &File| file.words("args").split(' ');
+        let args = |rule: usize, file: &File| join(words(file).map(|word| name(word, rule, wide)), ", ");
+        if !wide {
+            let all = rules.iter().map(|(rule, file)| format!(", {}", args(*rule, file))).collect::<String>();
+            let count = COMMON_ARGS.split(' ').count() + rules.iter().map(|(_, file)| words(file).count()).sum::<usize>();
+            self.line(&format!("local {common}{all} = unpack('<{}', ARGV[1])", "d".repeat(count)));
+            for (rule, file) in rules {
+                let names = [file.words("names"), COMMON_NAMES].join(" ");
+                self.line(&format!("local {}", join(names.split(' ').map(|word| name(word, *rule, false)), ", ")));
+            }
+            return;
+        }
+        let mut at = COMMON_ARGS.split(' ').count();
+        self.line(&format!("local {common} = unpack('<{}', ARGV[1])", "d".repeat(at)));
+        self.line("local R = {}");
+        for (rule, file) in rules {
+            let count = words(file).count();
+            self.line(&format!("{} = unpack('<{}', ARGV[1], {})", args(*rule, file), "d".repeat(count), at * 8 + 1));
+            at += count;
+        }
+    }
+
+    fn section(&mut self, file: File, section: &str, rule: usize, wide: bool) {
+        for (number, line) in file.section(section) {
+            number_names(line, rule, wide, &mut self.text);
+            self.text.push('\n');
+            self.origins.push((file.name, number));
+        }
+    }
+
+    fn line(&mut self, line: &str) {
+        self.text.push_str(line);
+        self.text.push('\n');
+        self.origins.push(("the assembler", 0));
+    }
+
+    /// Where the line that a server names in an error, `user_script:12:`, comes from: `token_bucket.lua:34`.
+    pub(super) fn origin_of(&self, error: &str) -> Option<String> {
+        let rest = error.split_once("user_script:")?.1;
+        let digits = rest.split(|letter: char| !letter.is_ascii_digit()).next()?;
+        let (file, line) = self.origins.get(digits.parse::<usize>().ok()?.checked_sub(1)?)?;
+        Some(format!("{file}.lua:{line}"))
+    }
+}
+
+fn join(words: impl Iterator<Item = String>, with: &str) -> String {
+    words.collect::<Vec<_>>().join(with)
+}
+
+fn name(word: &str, rule: usize, wide: bool) -> String {
+    format!("{}{word}_{rule}", if wide { "R." } else { "" })
+}
+
+/// Copies a line, with the names that end in `_N` and the index `[N]` made those of one rule.
+fn number_names(line: &str, rule: usize, wide: bool, out: &mut String) {
+    let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let mut rest = line;
+    while let Some(begin) = rest.find(is_name) {
+        let (before, tail) = rest.split_at(begin);
+        let (word, after) = tail.split_at(tail.find(|letter| !is_name(letter)).unwrap_or(tail.len()));
+        out.push_str(before);
+        // Writing into a string does not fail.
+        let _ = match word.strip_suffix("_N") {
+            Some(stem) => write!(out, "{}", name(stem, rule, wide)),
+            None if word == "N" => write!(out, "{rule}"),
+            None => write!(out, "{word}"),
+        };
+        rest = after;
+    }
+    out.push_str(rest);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_sequence_is_one_text_and_another_is_another() {
+        assert_eq!(Assembled::acquire(&[3, 5]).text, Assembled::acquire(&[3, 5]).text);
+        assert_ne!(Assembled::acquire(&[3, 5]).text, Assembled::acquire(&[5, 3]).text);
+    }
+
+    #[test]
+    fn no_name_of_a_rule_is_left_open() {
+        for kinds in [&[0, 1, 2, 3, 4, 5][..], &[1; 40]] {
+            let text = Assembled::acquire(kinds).text;
+            assert!(!text.contains("_N") && !text.contains("[N]"), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_error_leads_back_to_its_file_and_line() {
+        let script = Assembled::acquire(&[5]);
+        let line = 1 + script.text.lines().position(|line| line.contains("kind == 5")).unwrap_or(0);
+        let origin = script.origin_of(&format!("ERR user_script:{line}: attempt to compare"));
+        let number = 1 + ALGORITHMS[5].text.lines().position(|line| line.contains("kind == 5")).unwrap_or(0);
+        assert_eq!(origin, Some(format!("gcra.lua:{number}")));
+    }
+}

@@ -1,0 +1,84 @@
+use std::{fmt, time::Duration};
+
+use deadpool_redis::{Manager, Pool};
+use redis::{AsyncConnectionConfig, IntoConnectionInfo, io::tcp::TcpSettings};
+
+use super::{RedisStore, check};
+use crate::error::BuildError;
+
+const DEADLINE: Duration = Duration::from_millis(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The details of a [`RedisStore`].
+#[must_use]
+pub struct RedisStoreBuilder {
+    url: String,
+    deadline: Duration,
+    connect_timeout: Duration,
+    connections: usize,
+}
+
+impl RedisStoreBuilder {
+    pub(super) fn new(url: String) -> RedisStoreBuilder {
+        RedisStoreBuilder { url, deadline: DEADLINE, connect_timeout: CONNECT_TIMEOUT, connections: 1 }
+    }
+
+    pub(super) fn over(pool: &Pool) -> RedisStore {
+        RedisStore::new(pool, 1, CONNECT_TIMEOUT, DEADLINE)
+    }
+
+    /// The longest that a request waits for this store, whatever happens: for a connection, the server and the way there and
+    /// back. 10 ms unless said otherwise.
+    pub fn deadline(mut self, deadline: Duration) -> RedisStoreBuilder {
+        self.deadline = deadline;
+        self
+    }
+
+    /// The longest that making a connection may take, 5 s unless said otherwise. No request waits that long.
+    pub fn connect_timeout(mut self, timeout: Duration) -> RedisStoreBuilder {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// How many connections requests share. One is fastest for one server; more help where the network between is slow.
+    pub fn connections(mut self, connections: usize) -> RedisStoreBuilder {
+        self.connections = connections;
+        self
+    }
+
+    /// The store. It connects when it is first asked.
+    ///
+    /// # Errors
+    ///
+    /// When the URL cannot be read, or a duration or a number is out of range.
+    pub fn build(self) -> Result<RedisStore, BuildError> {
+        check("deadline", self.deadline)?;
+        check("connect_timeout", self.connect_timeout)?;
+        if !(1..=64).contains(&self.connections) {
+            return Err(BuildError::new("connections", format!("{} is out of range; give 1 to 64", self.connections)));
+        }
+        // The error is not passed on: it may quote the URL, which holds the password.
+        let unreadable = |_| BuildError::new("url", "is not the address of a Redis server; write redis://[user:password@]host[:port][/database]");
+        let info = self.url.as_str().into_connection_info().map_err(unreadable)?;
+        let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
+        let config = AsyncConnectionConfig::new()
+            // One deadline is set around everything; another inside would only cost a timer.
+            .set_response_timeout(None)
+            .set_connection_timeout(Some(self.connect_timeout));
+        let manager = Manager::new_with_config(info, config).map_err(unreadable)?;
+        let pool = Pool::builder(manager).max_size(self.connections).build();
+        let pool = pool.map_err(|_| BuildError::new("connections", "no pool can be made of them"))?;
+        Ok(RedisStore::new(&pool, self.connections, self.connect_timeout, self.deadline))
+    }
+}
+
+/// Shows no address and no password.
+impl fmt::Debug for RedisStoreBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStoreBuilder")
+            .field("deadline", &self.deadline)
+            .field("connect_timeout", &self.connect_timeout)
+            .field("connections", &self.connections)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,194 @@
+//! Connections that many requests share.
+//!
+//! deadpool makes and counts them; requests use clones of the multiplexed connection instead of checking one out each, which
+//! would cost a round trip more and serve one request at a time. A connection is made in a task of its own when it is first
+//! needed: it goes on when the request that wanted it has given up, so a handshake longer than a request's deadline succeeds.
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use deadpool_redis::{Connection, Pool};
+use redis::aio::MultiplexedConnection;
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout},
+};
+
+use crate::{
+    error::{StoreError, StoreErrorKind},
+    observer::{Observers, StoreEvent},
+};
+
+/// As many timeouts in a row mean that the connection is dead, though nobody has said so.
+const TIMEOUTS: u32 = 3;
+/// How long a failed attempt stands before the next.
+const HOLD_OFF: Duration = Duration::from_millis(200);
+
+/// A few slots, each with one connection.
+#[derive(Debug)]
+pub(super) struct Connections {
+    slots: Box<[Arc<Slot>]>,
+    next: AtomicUsize,
+}
+
+/// A place for one connection.
+#[derive(Debug)]
+struct Slot {
+    pool: Pool,
+    connect_timeout: Duration,
+    observers: Arc<Observers>,
+    state: Mutex<State>,
+}
+
+enum State {
+    Empty,
+    Connecting(watch::Receiver<()>),
+    Live(Live, Connection),
+    Failed { error: StoreError, until: Instant },
+}
+
+/// A shared connection.
+#[derive(Clone)]
+pub(super) struct Live {
+    pub(super) connection: MultiplexedConnection,
+    slot: Arc<Slot>,
+    timeouts: Arc<AtomicU32>,
+}
+
+impl Connections {
+    pub(super) fn new(pool: &Pool, slots: usize, connect_timeout: Duration, observers: &Arc<Observers>) -> Connections {
+        let slot = || {
+            Arc::new(Slot {
+                pool: pool.clone(),
+                connect_timeout,
+                observers: Arc::clone(observers),
+                state: Mutex::new(State::Empty),
+            })
+        };
+        Connections { slots: (0..slots.max(1)).map(|_| slot()).collect(), next: AtomicUsize::new(0) }
+    }
+
+    /// A live connection; waits until it is made.
+    pub(super) async fn get(&self) -> Result<Live, StoreError> {
+        let turn = if self.slots.len() == 1 { 0 } else { self.next.fetch_add(1, Ordering::Relaxed) % self.slots.len() };
+        match self.slots.get(turn) {
+            Some(slot) => slot.get().await,
+            None => Err(StoreError::new(StoreErrorKind::Unavailable, "no connection")),
+        }
+    }
+}
+
+impl Slot {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn get(self: &Arc<Slot>) -> Result<Live, StoreError> {
+        loop {
+            let mut made = {
+                let mut state = self.lock();
+                match &*state {
+                    State::Live(live, _) => return Ok(live.clone()),
+                    State::Failed { error, until } if Instant::now() < *until => return Err(error.clone()),
+                    State::Connecting(made) => made.clone(),
+                    State::Empty | State::Failed { .. } => {
+                        let (done, made) = watch::channel(());
+                        *state = State::Connecting(made.clone());
+                        tokio::spawn(connect(Attempt { slot: Arc::clone(self), outcome: State::Empty, _done: done }));
+                        made
+                    }
+                }
+            };
+            // An error says that the attempt is over.
+            let _ = made.changed().await;
+        }
+    }
+}
+
+/// An attempt to connect. However it ends, also with its runtime, the slot gets its outcome and waiters look again.
+struct Attempt {
+    slot: Arc<Slot>,
+    outcome: State,
+    _done: watch::Sender<()>,
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        *self.slot.lock() = std::mem::replace(&mut self.outcome, State::Empty);
+    }
+}
+
+async fn connect(mut attempt: Attempt) {
+    let slot = Arc::clone(&attempt.slot);
+    let made = match timeout(slot.connect_timeout, slot.pool.get()).await {
+        Ok(Ok(held)) => Ok(held),
+        Ok(Err(error)) => Err(super::failure::connecting(&error)),
+        Err(_) => Err(StoreError::new(
+            StoreErrorKind::Timeout,
+            format!("no connection was made within {:?}", slot.connect_timeout),
+        )),
+    };
+    match made {
+        Ok(held) => {
+            let connection = AsRef::<MultiplexedConnection>::as_ref(&held).clone();
+            let live = Live { connection, slot: Arc::clone(&slot), timeouts: Arc::default() };
+            attempt.outcome = State::Live(live, held);
+            slot.observers.tell(&StoreEvent::Connected);
+        }
+        Err(error) => {
+            slot.observers.tell(&StoreEvent::ConnectFailed(error.clone()));
+            attempt.outcome = State::Failed { error, until: Instant::now() + HOLD_OFF };
+        }
+    }
+}
+
+impl Live {
+    /// The server answered.
+    pub(super) fn answered(&self) {
+        if self.timeouts.load(Ordering::Relaxed) != 0 {
+            self.timeouts.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// The server did not answer in time; after a few in a row the connection is given up.
+    pub(super) fn timed_out(&self) {
+        if self.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= TIMEOUTS {
+            let text = format!("{TIMEOUTS} calls in a row got no answer in time");
+            self.give_up(StoreError::new(StoreErrorKind::Timeout, text));
+        }
+    }
+
+    /// Empties the slot, unless it holds another connection by now. The next request makes a new one.
+    pub(super) fn give_up(&self, why: StoreError) {
+        let held = {
+            let mut state = self.slot.lock();
+            match &*state {
+                State::Live(live, _) if Arc::ptr_eq(&live.timeouts, &self.timeouts) => {
+                    std::mem::replace(&mut *state, State::Empty)
+                }
+                _ => return,
+            }
+        };
+        if let State::Live(_, held) = held {
+            // Taken out of the pool, so that it is closed and not lent again.
+            drop(Connection::take(held));
+        }
+        self.slot.observers.tell(&StoreEvent::Disconnected(why));
+    }
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            State::Empty => "empty",
+            State::Connecting(_) => "connecting",
+            State::Live(..) => "live",
+            State::Failed { .. } => "failed",
+        })
+    }
+}

@@ -1,0 +1,241 @@
+//! Counts on a Redis or Valkey server that many processes share.
+
+mod assemble;
+mod builder;
+mod connections;
+mod estimate;
+mod failure;
+mod scripts;
+mod wire;
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use redis::{Cmd, Value};
+use tokio::time::{Instant, timeout_at};
+
+pub use builder::RedisStoreBuilder;
+
+use self::{
+    connections::{Connections, Live},
+    estimate::ServerClock,
+    failure::Failure,
+    scripts::{Script, Scripts},
+    wire::{Args, Reply},
+};
+use super::{Answer, Ask, Line, Purpose, Store, StoreFuture, Time};
+use crate::{
+    algorithm::EXACT,
+    error::{BuildError, StoreError, StoreErrorKind},
+    limit::micros,
+    observer::{Observer, Observers, StoreEvent},
+};
+
+/// Keeps counts on a Redis (6.2 or later) or Valkey server.
+///
+/// ```no_run
+/// use sluicegate::RedisStore;
+/// use std::time::Duration;
+///
+/// # fn main() -> Result<(), sluicegate::BuildError> {
+/// let store = RedisStore::connect("redis://127.0.0.1:6379")?;
+/// let store = RedisStore::builder("redis://127.0.0.1:6379").deadline(Duration::from_millis(5)).build()?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// It connects when it is first asked, so an application starts without a server. However many rules apply, a decision is one
+/// call of one script. Whatever the server does, no ask takes longer than the deadline, 10 ms unless said otherwise; a call
+/// that the server comes to after that charges nothing.
+///
+/// Clones share the connections.
+#[derive(Clone)]
+pub struct RedisStore(Arc<Inner>);
+
+struct Inner {
+    connections: Connections,
+    scripts: Scripts,
+    clock: ServerClock,
+    deadline: Duration,
+    observers: Arc<Observers>,
+}
+
+/// The estimate of the server's clock may be off by the time of a fast reply.
+const SLACK: Duration = Duration::from_millis(1);
+/// Milliseconds that every TTL is longer than its count matters.
+const MARGIN: f64 = 1_000.0;
+/// The same for injected time, which may stand still.
+const MARGIN_INJECTED: f64 = 3_600_000.0;
+
+impl RedisStore {
+    /// A store on the server at `url`: `redis://user:password@host:port/database`.
+    ///
+    /// # Errors
+    ///
+    /// When the URL cannot be read. Whether a server is there shows when the store is first asked.
+    pub fn connect(url: impl Into<String>) -> Result<RedisStore, BuildError> {
+        RedisStore::builder(url).build()
+    }
+
+    /// Like [`connect`](RedisStore::connect), with a choice of the details.
+    pub fn builder(url: impl Into<String>) -> RedisStoreBuilder {
+        RedisStoreBuilder::new(url.into())
+    }
+
+    /// A store over a pool that the application has already. It keeps one of the pool's connections to itself.
+    pub fn from_pool(pool: deadpool_redis::Pool) -> RedisStore {
+        RedisStoreBuilder::over(&pool)
+    }
+
+    fn new(pool: &deadpool_redis::Pool, connections: usize, connect_timeout: Duration, deadline: Duration) -> RedisStore {
+        let observers = Arc::new(Observers::default());
+        let connections = Connections::new(pool, connections, connect_timeout, &observers);
+        RedisStore(Arc::new(Inner { connections, scripts: Scripts::default(), clock: ServerClock::new(), deadline, observers }))
+    }
+}
+
+impl Inner {
+    /// Runs `work` within the deadline. A timeout counts against the connection it was waiting for.
+    async fn within<T>(&self, work: impl AsyncFnOnce(&mut Option<Live>, Instant) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let deadline = Instant::now() + self.deadline;
+        let mut used = None;
+        if let Ok(result) = timeout_at(deadline, work(&mut used, deadline)).await {
+            return result;
+        }
+        let waited_for = if used.is_some() { "answer" } else { "connection" };
+        if let Some(live) = used {
+            live.timed_out();
+        }
+        Err(StoreError::new(StoreErrorKind::Timeout, format!("no {waited_for} within {:?}", self.deadline)))
+    }
+
+    async fn decide(&self, ask: &Ask<'_>, used: &mut Option<Live>, deadline: Instant) -> Result<Answer, StoreError> {
+        let live = used.insert(self.connections.get().await?);
+        let script = self.scripts.of(ask.lines);
+        // An answer that came too late has reset the estimate of the server's clock; so it is judged once more.
+        for _ in 0..2 {
+            let sent = self.clock.local();
+            let left = deadline.saturating_duration_since(Instant::now());
+            let args = Args::new(self.common(ask, sent, left), ask.lines);
+            let reply = self.call_script(live, &script, ask.lines, &args).await?;
+            live.answered();
+            let read = wire::read(&reply, ask.lines.len()).inspect_err(|error| live.give_up(error.clone()))?;
+            let now = match &read {
+                Reply::Answer { now, .. } | Reply::Expired { now } => *now,
+            };
+            if ask.time == Time::Store {
+                self.clock.learn(sent, now);
+            }
+            match read {
+                Reply::Answer { answer, .. } => return Ok(answer),
+                Reply::Expired { .. } => self.observers.tell(&StoreEvent::Expired),
+            }
+        }
+        Err(StoreError::new(StoreErrorKind::Timeout, "the server came to the call after its deadline"))
+    }
+
+    /// now, not_after, tolerance, margin, spend.
+    fn common(&self, ask: &Ask<'_>, sent: i64, left: Duration) -> [f64; 5] {
+        let spend = f64::from(u8::from(ask.purpose == Purpose::Spend));
+        let never = EXACT as f64;
+        match ask.time {
+            Time::Store => {
+                let not_after = self.clock.not_after(sent, left + SLACK).map_or(never, |micros| micros as f64);
+                [0.0, not_after, 0.0, MARGIN, spend]
+            }
+            Time::Application { now, tolerance } => {
+                [now as f64, never, tolerance as f64, MARGIN + tolerance.div_ceil(1_000) as f64, spend]
+            },
+            Time::Injected(now) => [now as f64, never, 0.0, MARGIN_INJECTED, spend],
+        }
+    }
+
+    /// EVALSHA, and EVAL where the server does not know the script.
+    async fn call_script(&self, live: &mut Live, script: &Script, lines: &[Line<'_>], args: &Args) -> Result<Value, StoreError> {
+        let command = script_command("EVALSHA", &script.sha, lines, args);
+        match live.connection.send_packed_command(&command).await {
+            Ok(reply) => return Ok(reply),
+            Err(error) => self.conclude(live, &error, Some(script))?,
+        }
+        self.observers.tell(&StoreEvent::ScriptSent);
+        let command = script_command("EVAL", &script.source.text, lines, args);
+        let error = match live.connection.send_packed_command(&command).await {
+            Ok(reply) => return Ok(reply),
+            Err(error) => error,
+        };
+        self.conclude(live, &error, Some(script))?;
+        Err(StoreError::new(StoreErrorKind::Permanent, "NOSCRIPT: the server did not take the script"))
+    }
+
+    /// Gives up the connection if it is of no more use. `Ok` when the server only lacks the script.
+    fn conclude(&self, live: &Live, error: &redis::RedisError, script: Option<&Script>) -> Result<(), StoreError> {
+        match failure::calling(error, script.map(|script| &script.source)) {
+            Failure::NoScript => Ok(()),
+            Failure::Keep(error) => {
+                live.answered();
+                Err(error)
+            }
+            Failure::Replace(error) => {
+                live.give_up(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    async fn forget(&self, lines: &[Line<'_>], used: &mut Option<Live>) -> Result<(), StoreError> {
+        let live = used.insert(self.connections.get().await?);
+        let mut command = redis::cmd("DEL");
+        let mut name = Vec::new();
+        for line in lines {
+            name.clear();
+            line.write_name(&mut name);
+            command.arg(&*name);
+        }
+        if let Err(error) = live.connection.send_packed_command(&command).await {
+            self.conclude(live, &error, None)?;
+        }
+        live.answered();
+        Ok(())
+    }
+}
+
+fn script_command(verb: &str, script: &str, lines: &[Line<'_>], args: &Args) -> Cmd {
+    let mut command = Cmd::with_capacity(4 + lines.len(), script.len() + args.as_bytes().len() + 64 * lines.len() + 16);
+    command.arg(verb).arg(script).arg(lines.len());
+    let mut name = Vec::with_capacity(64);
+    for line in lines {
+        name.clear();
+        line.write_name(&mut name);
+        command.arg(&*name);
+    }
+    command.arg(args.as_bytes());
+    command
+}
+
+impl Store for RedisStore {
+    fn acquire<'a>(&'a self, ask: &'a Ask<'a>) -> StoreFuture<'a, Answer> {
+        Box::pin(self.0.within(async move |used, deadline| self.0.decide(ask, used, deadline).await))
+    }
+
+    fn reset<'a>(&'a self, lines: &'a [Line<'a>]) -> StoreFuture<'a, ()> {
+        Box::pin(self.0.within(async move |used, _| self.0.forget(lines, used).await))
+    }
+
+    fn observe(&self, observer: Arc<dyn Observer>) {
+        self.0.observers.add(observer);
+    }
+}
+
+/// Shows no address and no password.
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore").field("deadline", &self.0.deadline).finish_non_exhaustive()
+    }
+}
+
+/// A duration that a deadline may be.
+fn check(field: &'static str, duration: Duration) -> Result<Duration, BuildError> {
+    match micros(duration) {
+        1_000..=60_000_000 => Ok(duration),
+        _ => Err(BuildError::new(field, format!("{duration:?} is out of range; give 1 ms to 60 s"))),
+    }
+}

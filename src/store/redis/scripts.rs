@@ -1,0 +1,48 @@
+use std::{
+    collections::HashMap,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use smallvec::SmallVec;
+
+use super::assemble::{Assembled, Kind, kind_of};
+use crate::store::Line;
+
+type Kinds = SmallVec<[Kind; 8]>;
+
+/// Scripts by the sequence of algorithms they judge. Made when first needed.
+#[derive(Default)]
+pub(super) struct Scripts(RwLock<HashMap<Kinds, Arc<Script>>>);
+
+/// A script and its digest.
+pub(super) struct Script {
+    pub(super) sha: String,
+    pub(super) source: Assembled,
+}
+
+/// Rules can be left out in many ways; beyond this, what was made is forgotten and made again.
+const MOST: usize = 1_024;
+
+impl Scripts {
+    pub(super) fn of(&self, lines: &[Line<'_>]) -> Arc<Script> {
+        let kinds: Kinds = lines.iter().map(|line| kind_of(line.limit.params())).collect();
+        if let Some(script) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&kinds) {
+            return Arc::clone(script);
+        }
+        let source = Assembled::acquire(&kinds);
+        let sha = redis::Script::new(&source.text).get_hash().to_owned();
+        let script = Arc::new(Script { sha, source });
+        let mut scripts = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if scripts.len() >= MOST {
+            scripts.clear();
+        }
+        scripts.insert(kinds, Arc::clone(&script));
+        script
+    }
+}
+
+impl std::fmt::Debug for Scripts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Scripts")
+    }
+}

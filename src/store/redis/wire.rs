@@ -1,0 +1,139 @@
+//! Numbers to the scripts and back.
+
+use redis::Value;
+use smallvec::SmallVec;
+
+use crate::{
+    algorithm::{EXACT, Params, fixed_window::Start},
+    error::{StoreError, StoreErrorKind},
+    store::{Answer, Line, Verdict, Wait},
+};
+
+/// The arguments of a script: doubles, so that neither side formats or parses digits.
+pub(super) struct Args(Vec<u8>);
+
+impl Args {
+    pub(super) fn new(common: [f64; 5], lines: &[Line<'_>]) -> Args {
+        let mut args = Args(Vec::with_capacity(8 * (common.len() + 6 * lines.len())));
+        for number in common {
+            args.push(number);
+        }
+        for line in lines {
+            args.line(line);
+        }
+        args
+    }
+
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn push(&mut self, number: f64) {
+        self.0.extend_from_slice(&number.to_le_bytes());
+    }
+
+    fn all<const N: usize>(&mut self, numbers: [u64; N]) {
+        for number in numbers {
+            // Everything is below 2^53 by construction, except a cost that can never fit.
+            self.push(number.min(EXACT) as f64);
+        }
+    }
+
+    /// In the order of the `--@ args` line of each algorithm.
+    fn line(&mut self, line: &Line<'_>) {
+        let cost = line.cost;
+        match line.limit.params() {
+            Params::FixedWindow(params) => {
+                self.all([params.limit, params.window]);
+                match params.start {
+                    Start::Aligned(offset) => self.all([offset]),
+                    Start::FirstRequest => self.push(-1.0),
+                }
+                self.all([cost]);
+            }
+            Params::SlidingLog(params) => self.all([params.limit, params.window, cost]),
+            Params::SlidingCounter(params) => self.all([params.limit, params.tick, params.window, cost]),
+            Params::TokenBucket(parts) | Params::LeakyBucket(parts) => {
+                let cost = cost.saturating_mul(parts.per_unit);
+                self.all([parts.tick, parts.per_tick, parts.per_unit, parts.capacity, cost]);
+            }
+            Params::Gcra(parts) => {
+                let cost = cost.saturating_mul(parts.per_unit);
+                self.all([parts.tick, parts.per_tick, parts.per_unit, parts.capacity, cost, parts.pace]);
+            }
+        }
+    }
+}
+
+/// What a script returned.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Reply {
+    Answer { now: u64, answer: Answer },
+    /// It came too late to judge; the server's time is this.
+    Expired { now: u64 },
+}
+
+/// Reads the reply to an ask of so many lines. Whatever makes no sense is an error.
+pub(super) fn read(reply: &Value, lines: usize) -> Result<Reply, StoreError> {
+    let garbled = || StoreError::new(StoreErrorKind::Garbled, "the server's reply makes no sense for a decision script");
+    let Value::Array(values) = reply else { return Err(garbled()) };
+    let mut numbers = values.iter().map(|value| match value {
+        Value::Int(number) => Ok(*number),
+        _ => Err(garbled()),
+    });
+    let mut count = || numbers.next().ok_or_else(garbled)?.and_then(|number| u64::try_from(number).map_err(|_| garbled()));
+    let now = count()?;
+    if values.len() == 1 {
+        return Ok(Reply::Expired { now });
+    }
+    if values.len() != 1 + 3 * lines {
+        return Err(garbled());
+    }
+    let mut verdicts = SmallVec::new();
+    for line in values.get(1..).unwrap_or_default().chunks_exact(3) {
+        let [Value::Int(remaining), Value::Int(retry), Value::Int(reset)] = line else { return Err(garbled()) };
+        let positive = |number: i64| u64::try_from(number).map_err(|_| garbled());
+        let wait = match *retry {
+            0 => Wait::None,
+            -1 => Wait::Never,
+            micros => Wait::Micros(positive(micros)?),
+        };
+        verdicts.push(Verdict { wait, remaining: positive(*remaining)?, reset_after: positive(*reset)? });
+    }
+    Ok(Reply::Answer { now, answer: Answer { verdicts } })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            any::<i64>().prop_map(Value::Int),
+            Just(Value::Int(i64::MIN)),
+            Just(Value::Nil),
+            Just(Value::Okay),
+            any::<Vec<u8>>().prop_map(Value::BulkString),
+            any::<f64>().prop_map(Value::Double),
+        ];
+        leaf.prop_recursive(3, 16, 8, |inner| prop::collection::vec(inner, 0..8).prop_map(Value::Array))
+    }
+
+    proptest! {
+        #[test]
+        fn no_reply_panics(reply in value(), lines in 0usize..5) {
+            let _ = read(&reply, lines);
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_an_error() {
+        let ints = |numbers: &[i64]| Value::Array(numbers.iter().copied().map(Value::Int).collect());
+        for reply in [ints(&[]), ints(&[-1]), ints(&[5, 1, 0]), ints(&[5, -1, 0, 0]), ints(&[5, 1, -2, 0]), Value::Okay] {
+            let error = read(&reply, 1).expect_err("an error");
+            assert_eq!(error.kind(), StoreErrorKind::Garbled);
+        }
+        assert_eq!(read(&ints(&[5]), 1), Ok(Reply::Expired { now: 5 }));
+    }
+}

@@ -1,0 +1,120 @@
+//! Real servers on free loopback ports. They end with the test process, however it ends.
+
+use std::{
+    io::{BufRead, BufReader},
+    net::{SocketAddr, TcpListener, TcpStream},
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::OnceLock,
+    time::{Duration, Instant},
+};
+
+/// The versions that everything is tested on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    Redis6,
+    Redis7,
+    Valkey9,
+}
+
+pub const VERSIONS: [Version; 3] = [Version::Redis6, Version::Redis7, Version::Valkey9];
+
+impl Version {
+    fn binary(self) -> String {
+        let name = match self {
+            Version::Redis6 => "SLUICEGATE_REDIS_6",
+            Version::Redis7 => "SLUICEGATE_REDIS_7",
+            Version::Valkey9 => "SLUICEGATE_VALKEY_9",
+        };
+        std::env::var(name).unwrap_or_else(|_| panic!("{name} names no server: run the tests with tests/run"))
+    }
+
+    /// A server of this version that all tests share. Give each test a namespace of its own.
+    pub fn shared(self) -> &'static Server {
+        static SERVERS: [OnceLock<Server>; 3] = [const { OnceLock::new() }; 3];
+        SERVERS[self as usize].get_or_init(|| Server::start(self))
+    }
+}
+
+pub struct Server {
+    pub port: u16,
+    pub pid: u32,
+    version: Version,
+    shell: Child,
+    /// The shell ends the server when this closes.
+    _lifeline: Option<ChildStdin>,
+}
+
+impl Server {
+    pub fn start(version: Version) -> Server {
+        Server::start_on(version, free_port(), &[])
+    }
+
+    /// A server with more settings, on a given port.
+    pub fn start_on(version: Version, port: u16, more: &[&str]) -> Server {
+        let script = r#""$@" >/dev/null 2>&1 & echo $!; cat >/dev/null; kill -CONT $! 2>/dev/null; kill -9 $!"#;
+        let mut shell = Command::new("sh")
+            .args(["-c", script, "sh", &version.binary(), "--port", &port.to_string()])
+            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", "/tmp"])
+            .args(more)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a shell");
+        let mut pid = String::new();
+        BufReader::new(shell.stdout.take().expect("its output")).read_line(&mut pid).expect("the server's id");
+        let server =
+            Server { port, pid: pid.trim().parse().expect("a number"), version, _lifeline: shell.stdin.take(), shell };
+        server.wait_until_up();
+        server
+    }
+
+    fn wait_until_up(&self) {
+        let address = SocketAddr::from(([127, 0, 0, 1], self.port));
+        let since = Instant::now();
+        while TcpStream::connect_timeout(&address, Duration::from_millis(100)).is_err() {
+            assert!(since.elapsed() < Duration::from_secs(20), "{:?} does not listen on {}", self.version, self.port);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// A connection to look into the server with.
+    pub async fn connection(&self) -> redis::aio::MultiplexedConnection {
+        let client = redis::Client::open(self.url()).expect("an address");
+        client.get_multiplexed_async_connection().await.expect("a connection")
+    }
+
+    /// Sends the process a signal: `STOP`, `CONT`, `KILL`.
+    pub fn signal(&self, signal: &str) {
+        let sent = Command::new("kill").args([&format!("-{signal}"), &self.pid.to_string()]).status();
+        assert!(sent.expect("kill runs").success(), "no process {}", self.pid);
+    }
+
+    /// Ends it and waits until it is gone.
+    pub fn stop(mut self) -> u16 {
+        self.end();
+        self.port
+    }
+
+    fn end(&mut self) {
+        self._lifeline = None;
+        let _ = self.shell.wait();
+        let address = SocketAddr::from(([127, 0, 0, 1], self.port));
+        while TcpStream::connect_timeout(&address, Duration::from_millis(100)).is_ok() {
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+pub fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port()
+}

@@ -1,0 +1,75 @@
+//! One suite over every store: the memory store and each server version.
+
+use std::{
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+use sluicegate::{Clock, Limiter, LimiterBuilder, ManualClock, MemoryStore, RedisStore, Rule};
+
+use super::server::{VERSIONS, Version};
+
+/// A store, and a namespace that no other test uses.
+#[derive(Clone, Debug)]
+pub struct Backend {
+    pub name: String,
+    pub namespace: String,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Memory(MemoryStore),
+    Redis(RedisStore, Version),
+}
+
+/// When manual clocks begin: no multiple of any window.
+pub const BEGIN: Duration = Duration::from_micros(1_763_251_200_123_456);
+
+impl Backend {
+    pub fn memory() -> Backend {
+        Backend { name: "memory".into(), namespace: namespace(), kind: Kind::Memory(MemoryStore::new()) }
+    }
+
+    pub fn redis(version: Version) -> Backend {
+        let store = patient(&version.shared().url());
+        Backend { name: format!("{version:?}"), namespace: namespace(), kind: Kind::Redis(store, version) }
+    }
+
+    /// The server behind it, if there is one.
+    pub fn version(&self) -> Option<Version> {
+        match self.kind {
+            Kind::Memory(_) => None,
+            Kind::Redis(_, version) => Some(version),
+        }
+    }
+
+    pub fn builder(&self) -> LimiterBuilder {
+        let builder = match &self.kind {
+            Kind::Memory(store) => Limiter::builder(store.clone()),
+            Kind::Redis(store, _) => Limiter::builder(store.clone()),
+        };
+        builder.namespace(&*self.namespace)
+    }
+
+    /// A limiter of these rules by this clock.
+    pub fn limiter(&self, clock: &ManualClock, rules: impl IntoIterator<Item = Rule>) -> Limiter {
+        let builder = self.builder().clock(Clock::manual(clock.clone()));
+        rules.into_iter().fold(builder, LimiterBuilder::rule).build().expect("sound rules")
+    }
+}
+
+/// The memory store and every server version.
+pub fn every_store() -> Vec<Backend> {
+    std::iter::once(Backend::memory()).chain(VERSIONS.map(Backend::redis)).collect()
+}
+
+/// A store for tests about numbers, not about time: a busy machine must not make it give up.
+pub fn patient(url: &str) -> RedisStore {
+    RedisStore::builder(url).deadline(Duration::from_secs(30)).build().expect("a sound address")
+}
+
+pub fn namespace() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("t{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}

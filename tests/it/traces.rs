@@ -1,0 +1,167 @@
+//! Random traces: the Rust of the memory store is the specification of the Lua, and both must agree on every number.
+
+use std::time::Duration;
+
+use proptest::{
+    prelude::*,
+    strategy::ValueTree,
+    test_runner::{Config, TestRng, TestRunner},
+};
+use sluicegate::{Call, Clock, Decision, Limiter, ManualClock, Quota, Rule, key};
+
+use crate::support::{
+    server::VERSIONS,
+    stores::{BEGIN, Backend},
+};
+
+const NAMES: [&str; 7] = ["fixed", "first", "log", "counter", "bucket", "gcra", "leaky"];
+
+fn rule(name: &'static str, quota: Quota, burst: u64) -> Rule {
+    match name {
+        "fixed" => Rule::fixed_window(name, quota).offset(quota.window() / 3),
+        "first" => Rule::fixed_window(name, quota).from_first_request(),
+        "log" => Rule::sliding_log(name, quota),
+        "counter" => Rule::sliding_counter(name, quota),
+        "bucket" => Rule::token_bucket(name, quota.burst(burst)),
+        "gcra" => Rule::gcra(name, quota.burst(burst)),
+        _ => Rule::leaky_bucket(name, quota.burst(burst)),
+    }
+    .key(key::given())
+}
+
+/// One thing that happens.
+#[derive(Clone, Debug)]
+enum Step {
+    /// Time passes, as a share of the window in thousandths.
+    Pass(u64),
+    /// So many microseconds.
+    PassMicros(u64),
+    /// The clock steps back, as a share of the window in thousandths.
+    Back(u64),
+    Acquire(u64),
+    Peek(u64),
+    /// Exactly until the last refusal may be retried, less so many microseconds.
+    Retry(u64),
+    /// Another quota: one of a few.
+    Change(usize),
+}
+
+fn step(steps_back: bool) -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0u64..400).prop_map(Step::Pass),
+        1 => (1_000u64..3_000).prop_map(Step::Pass),
+        4 => (0u64..50).prop_map(Step::PassMicros),
+        30 => prop_oneof![4 => Just(1u64), 2 => 0u64..6, 1 => 0u64..40].prop_map(Step::Acquire),
+        3 => (0u64..6).prop_map(Step::Peek),
+        6 => (0u64..2).prop_map(Step::Retry),
+        1 => (0usize..8).prop_map(Step::Change),
+        u32::from(steps_back) => (0u64..2_000).prop_map(Step::Back),
+    ]
+}
+
+/// Quotas that are odd on purpose: coprime, tiny, huge, coarse-ticked.
+fn quotas() -> impl Strategy<Value = (Quota, u64)> {
+    let windows = prop_oneof![
+        Just(1_000u64), Just(7_001), Just(1_000_000), Just(60_000_000), Just(3_600_000_000), Just(86_400_000_000),
+        Just(86_400_000_000 * 366), 1_000u64..10_000_000,
+    ];
+    let amounts = prop_oneof![1u64..12, 1u64..200, Just(1_000), Just(10_007)];
+    (amounts, windows, 1u64..40).prop_map(|(amount, window, burst)| (Quota::per(amount, Duration::from_micros(window)), burst))
+}
+
+/// Runs one trace over both stores and compares every answer.
+async fn compare(server: &Backend, names: &[&'static str], trace: &Trace, clock_of: impl Fn(ManualClock) -> Clock) {
+    let memory = Backend::memory();
+    let clock = ManualClock::new(BEGIN);
+    let mut now = BEGIN;
+    let build = |backend: &Backend, quotas: &[(Quota, u64)]| -> Option<Limiter> {
+        let builder = backend.builder().clock(clock_of(clock.clone()));
+        let rules = names.iter().zip(quotas).map(|(name, (quota, burst))| rule(name, *quota, *burst));
+        rules.fold(builder, sluicegate::LimiterBuilder::rule).build().ok()
+    };
+    let count = names.len();
+    let quotas_at = |choice: usize| &trace.quotas[choice * count % (trace.quotas.len() - count)..];
+    let (Some(mut specified), Some(mut scripted)) = (build(&memory, quotas_at(0)), build(server, quotas_at(0))) else { return };
+    let mut window = quotas_at(0)[0].0.window();
+    let mut refused: Option<(Duration, u64)> = None;
+    for (place, step) in trace.steps.iter().enumerate() {
+        let share = |thousandths: u64| window.mul_f64(thousandths as f64 / 1_000.0);
+        let whole = |duration: Duration| Duration::from_micros(duration.as_micros() as u64);
+        let mut ask = None;
+        match step {
+            Step::Pass(thousandths) => now += whole(share(*thousandths)),
+            Step::PassMicros(micros) => now += Duration::from_micros(*micros),
+            Step::Back(thousandths) => now = now.saturating_sub(whole(share(*thousandths))),
+            Step::Acquire(cost) => ask = Some((true, *cost)),
+            Step::Peek(cost) => ask = Some((false, *cost)),
+            Step::Retry(early) => {
+                if let Some((wait, cost)) = refused.take() {
+                    now += wait.saturating_sub(Duration::from_micros(*early));
+                    ask = Some((true, cost));
+                }
+            }
+            Step::Change(choice) => {
+                let quotas = quotas_at(*choice);
+                if let (Some(one), Some(other)) = (build(&memory, quotas), build(server, quotas)) {
+                    (specified, scripted) = (one, other);
+                    window = quotas[0].0.window();
+                    refused = None;
+                }
+            }
+        }
+        clock.set(now);
+        let Some((spend, cost)) = ask else { continue };
+        let call = || names.iter().fold(Call::new(), |call, name| call.key(name, "k").cost(cost));
+        let answer = async |limiter: &Limiter| if spend { limiter.acquire(call()).await } else { limiter.peek(call()).await };
+        let (expected, got) = (answer(&specified).await, answer(&scripted).await);
+        assert!(got.failure().is_none(), "{}: {:?}", server.name, got.failure());
+        assert_eq!(
+            numbers(&expected),
+            numbers(&got),
+            "{}: step {place} {step:?} of {names:?}\nspecified {specified:?}\n{:?}",
+            server.name,
+            &trace.steps[..=place]
+        );
+        refused = got.retry_after().map(|wait| (wait, cost));
+    }
+}
+
+fn numbers(decision: &Decision) -> String {
+    format!("{decision:?}")
+}
+
+#[derive(Debug)]
+struct Trace {
+    quotas: Vec<(Quota, u64)>,
+    steps: Vec<Step>,
+}
+
+/// The same traces on every run: a failure can be looked into.
+fn traces(seed: u8, steps_back: bool) -> impl Iterator<Item = Trace> {
+    let mut runner = TestRunner::new_with_rng(Config::default(), TestRng::from_seed(Default::default(), &[seed; 32]));
+    let strategy = (prop::collection::vec(quotas(), 64), prop::collection::vec(step(steps_back), 150));
+    std::iter::from_fn(move || {
+        let (quotas, steps) = strategy.new_tree(&mut runner).expect("a trace").current();
+        Some(Trace { quotas, steps })
+    })
+}
+
+#[tokio::test]
+async fn every_algorithm_alone_agrees_with_its_script() {
+    for (seed, name) in (0..).zip(NAMES) {
+        for version in VERSIONS {
+            for trace in traces(seed, true).take(30) {
+                compare(&Backend::redis(version), &[name], &trace, Clock::manual).await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn all_algorithms_in_one_decision_agree() {
+    for version in VERSIONS {
+        for trace in traces(77, true).take(40) {
+            compare(&Backend::redis(version), &NAMES, &trace, Clock::manual).await;
+        }
+    }
+}
