@@ -92,7 +92,7 @@ do
 end
 --@ charge
 used_N = used_N + cost_N
-if left_N == 0 then left_N = window_N end
+if left_N == 0 and cost_N > 0 then left_N = window_N end
 --@ standing
 remaining_N, reset_N = 0, 0
 if used_N < limit_N then remaining_N = limit_N - used_N end

@@ -13,7 +13,7 @@ use std::{
 };
 
 use deadpool_redis::{Connection, Pool};
-use redis::aio::MultiplexedConnection;
+use redis::{Cmd, RedisResult, Value, aio::MultiplexedConnection};
 use tokio::{
     sync::watch,
     time::{Instant, timeout},
@@ -55,7 +55,7 @@ enum State {
 /// A shared connection.
 #[derive(Clone)]
 pub(super) struct Live {
-    pub(super) connection: MultiplexedConnection,
+    connection: MultiplexedConnection,
     slot: Arc<Slot>,
     timeouts: Arc<AtomicU32>,
 }
@@ -148,6 +148,11 @@ async fn connect(mut attempt: Attempt) {
 }
 
 impl Live {
+    /// Sends a command; an error reply is an error.
+    pub(super) async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
+        self.connection.send_packed_command(command).await?.extract_error()
+    }
+
     /// The server answered.
     pub(super) fn answered(&self) {
         if self.timeouts.load(Ordering::Relaxed) != 0 {

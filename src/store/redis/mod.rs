@@ -152,13 +152,13 @@ impl Inner {
     /// EVALSHA, and EVAL where the server does not know the script.
     async fn call_script(&self, live: &mut Live, script: &Script, lines: &[Line<'_>], args: &Args) -> Result<Value, StoreError> {
         let command = script_command("EVALSHA", &script.sha, lines, args);
-        match live.connection.send_packed_command(&command).await {
+        match live.send(&command).await {
             Ok(reply) => return Ok(reply),
             Err(error) => self.conclude(live, &error, Some(script))?,
         }
         self.observers.tell(&StoreEvent::ScriptSent);
         let command = script_command("EVAL", &script.source.text, lines, args);
-        let error = match live.connection.send_packed_command(&command).await {
+        let error = match live.send(&command).await {
             Ok(reply) => return Ok(reply),
             Err(error) => error,
         };
@@ -190,7 +190,7 @@ impl Inner {
             line.write_name(&mut name);
             command.arg(&*name);
         }
-        if let Err(error) = live.connection.send_packed_command(&command).await {
+        if let Err(error) = live.send(&command).await {
             self.conclude(live, &error, None)?;
         }
         live.answered();
