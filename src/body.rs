@@ -38,6 +38,13 @@ impl<B> ResponseBody<B> {
     }
 }
 
+/// An empty body, whatever the service's is like; other layers make their own responses of it.
+impl<B> Default for ResponseBody<B> {
+    fn default() -> ResponseBody<B> {
+        ResponseBody::refusal(Refusal(None))
+    }
+}
+
 impl<B: Body> Body for ResponseBody<B> {
     type Data = Bytes;
     type Error = B::Error;
@@ -78,7 +85,8 @@ impl Refusal {
         Refusal(Some(text.into()))
     }
 
-    pub(crate) fn empty() -> Refusal {
-        Refusal(None)
+    /// Drops the text; answers how long it was.
+    pub(crate) fn clear(&mut self) -> usize {
+        self.0.take().map_or(0, |text| text.len())
     }
 }

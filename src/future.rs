@@ -5,7 +5,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use http::{Method, Request, Response, StatusCode, request::Parts};
+use http::{Method, Request, Response, StatusCode, header, request::Parts};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use tower::Service;
@@ -83,7 +83,9 @@ where
             headers::write(decision, nested, &mut response);
         }
         if head.method == Method::HEAD {
-            *response.body_mut() = Refusal::empty();
+            // The same headers as for GET, and no body.
+            let length = response.body_mut().clear();
+            response.headers_mut().insert(header::CONTENT_LENGTH, length.into());
         }
         return State::Refused { response: Some(response) };
     }

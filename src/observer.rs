@@ -2,7 +2,11 @@
 
 use std::{
     fmt,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{
+        Arc, OnceLock, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
 };
 
 use crate::{decision::Decision, error::StoreError};
@@ -56,18 +60,54 @@ pub enum StoreEvent {
     Overflowed,
 }
 
-/// Those who watch a store. Reading is all that requests do here.
+/// Those who watch a store, and the log.
 #[derive(Default)]
-pub(crate) struct Observers(RwLock<Vec<Arc<dyn Observer>>>);
+pub(crate) struct Observers {
+    list: RwLock<Vec<Arc<dyn Observer>>>,
+    /// Microseconds of `since` at which each kind of event was last logged.
+    logged: [AtomicU64; KINDS],
+    since: OnceLock<Instant>,
+}
+
+const KINDS: usize = 6;
 
 impl Observers {
     pub(crate) fn add(&self, observer: Arc<dyn Observer>) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).push(observer);
+        self.list.write().unwrap_or_else(PoisonError::into_inner).push(observer);
     }
 
     pub(crate) fn tell(&self, event: &StoreEvent) {
-        for observer in self.0.read().unwrap_or_else(PoisonError::into_inner).iter() {
+        self.log(event);
+        for observer in self.list.read().unwrap_or_else(PoisonError::into_inner).iter() {
             observer.store(event);
+        }
+    }
+
+    /// One line a second of each kind at most: an outage must not drown the log.
+    fn log(&self, event: &StoreEvent) {
+        let kind = match event {
+            StoreEvent::Connected => 0,
+            StoreEvent::ConnectFailed(_) => 1,
+            StoreEvent::Disconnected(_) => 2,
+            StoreEvent::ScriptSent => 3,
+            StoreEvent::Expired => 4,
+            StoreEvent::Overflowed => 5,
+        };
+        let now = 1_000_000 + crate::limit::micros(self.since.get_or_init(Instant::now).elapsed());
+        let Some(logged) = self.logged.get(kind) else { return };
+        let last = logged.load(Ordering::Relaxed);
+        if now - last < 1_000_000 || logged.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+            return;
+        }
+        match event {
+            StoreEvent::Connected => tracing::info!("connected to the rate limit store"),
+            StoreEvent::ConnectFailed(error) => tracing::warn!(%error, "cannot connect to the rate limit store"),
+            StoreEvent::Disconnected(error) => tracing::warn!(%error, "gave up a connection to the rate limit store"),
+            StoreEvent::ScriptSent => tracing::debug!("sent a script that the server did not have"),
+            StoreEvent::Expired => tracing::warn!("the rate limit store came to a call too late and charged nothing"),
+            StoreEvent::Overflowed => {
+                tracing::warn!("the memory store is full: new keys share one count per rule; raise MemoryStore::max_keys");
+            }
         }
     }
 }

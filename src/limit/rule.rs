@@ -164,8 +164,12 @@ impl Rule {
         self
     }
 
-    /// Checks everything about this rule alone.
-    pub(crate) fn check(&self) -> Result<Limit, BuildError> {
+    /// The rule's limit, with everything about the rule checked that can be checked alone.
+    ///
+    /// # Errors
+    ///
+    /// What [`LimiterBuilder::build`](crate::LimiterBuilder::build) would say of this rule.
+    pub fn check(&self) -> Result<Limit, BuildError> {
         let name = &*self.name;
         let bad = |field, text: String| Err(BuildError::rule(name, field, text));
         if name.is_empty() || name.len() > 64 || !name.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {

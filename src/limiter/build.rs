@@ -2,6 +2,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use super::{
     Inner, Limiter,
+    failures::Failures,
     rules::{CheckedRule, Rules},
 };
 use crate::{
@@ -12,8 +13,8 @@ use crate::{
     store::{Scope, Store},
 };
 
-/// More would not fit into the local variables of one Lua script.
-const MOST_RULES: usize = 16;
+/// More in one decision is a mistake, and would make a very long script.
+const MOST_RULES: usize = 64;
 
 /// Gathers what a [`Limiter`] is made of; [`build`](LimiterBuilder::build) says what is wrong with it.
 #[must_use]
@@ -85,7 +86,13 @@ impl LimiterBuilder {
             self.store.observe(Arc::clone(observer));
         }
         let rules = Arc::new(Rules::new(rules));
-        Ok(Limiter(Arc::new(Inner { rules, store: self.store, clock: self.clock, observer: self.observer })))
+        Ok(Limiter(Arc::new(Inner {
+            rules,
+            store: self.store,
+            clock: self.clock,
+            observer: self.observer,
+            failures: Failures::default(),
+        })))
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod build;
 mod call;
+mod failures;
 mod pick;
 mod rules;
 
@@ -11,6 +12,7 @@ use smallvec::SmallVec;
 
 pub use build::LimiterBuilder;
 pub use call::Call;
+use failures::Failures;
 pub(crate) use pick::{Pick, Picked, Picks};
 pub(crate) use rules::Rules;
 
@@ -52,6 +54,7 @@ struct Inner {
     store: Box<dyn Store>,
     clock: Clock,
     observer: Option<Arc<dyn Observer>>,
+    failures: Failures,
 }
 
 impl Limiter {
@@ -149,7 +152,10 @@ impl Limiter {
                 let decided = |(pick, verdict): (&Pick, _)| Decided { rule: pick.rule, cost: pick.cost, verdict };
                 Decision::new(rules, picks.iter().zip(answer.verdicts).map(decided).collect())
             }
-            Err(error) => Decision::failed(rules, error),
+            Err(error) => {
+                self.0.failures.log(&error);
+                Decision::failed(rules, error)
+            }
         };
         if let Some(observer) = &self.0.observer {
             observer.decided(&decision);

@@ -71,8 +71,8 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// `namespace` is plain text without braces; `rule` any text.
-    pub(crate) fn new(namespace: &str, rule: &str) -> Scope {
+    /// The place of `rule` in `namespace`, which is plain text without braces.
+    pub fn new(namespace: &str, rule: &str) -> Scope {
         let mut escaped = SmallVec::new();
         crate::key::escape(rule.as_bytes(), &mut escaped);
         let before: Box<str> = format!("{namespace}:v1:{{").into();

@@ -1,7 +1,16 @@
 //! Everything that needs more than one part: real servers, real HTTP, several processes.
 //!
 //! Run with `tests/run`, which says where the servers are.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(missing_docs, missing_debug_implementations, unreachable_pub)]
 
+mod build_errors;
+mod edge;
+mod headers;
+mod house;
+mod keys;
+mod memory_store;
+mod processes;
+mod redis_store;
 mod support;
 mod traces;

@@ -1,4 +1,6 @@
 //! Real servers, and limiters over every store.
 
+pub mod app;
+pub mod proxy;
 pub mod server;
 pub mod stores;

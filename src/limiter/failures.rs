@@ -1,0 +1,28 @@
+use std::{
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use crate::error::StoreError;
+
+/// Logs decisions that the store failed to make: one line a second, with how many there were since the last.
+#[derive(Debug, Default)]
+pub(super) struct Failures(Mutex<(Option<Instant>, u64)>);
+
+impl Failures {
+    pub(super) fn log(&self, error: &StoreError) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (last, count) = &mut *state;
+        *count += 1;
+        if last.is_none_or(|last| last.elapsed() >= Duration::from_secs(1)) {
+            let failures = std::mem::take(count);
+            *last = Some(Instant::now());
+            drop(state);
+            if error.is_transient() {
+                tracing::warn!(%error, failures, "no rate limit decision");
+            } else {
+                tracing::error!(%error, failures, "no rate limit decision; this does not mend itself");
+            }
+        }
+    }
+}

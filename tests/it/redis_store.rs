@@ -1,0 +1,324 @@
+//! What a server may do, and what the store makes of it.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use redis::AsyncCommands;
+use sluicegate::{Decision, Limiter, Observer, Quota, RedisStore, Rule, StoreErrorKind, StoreEvent, key};
+use tokio::{io::AsyncWriteExt, net::TcpListener, sync::Semaphore};
+
+use crate::support::{
+    proxy::holding_back,
+    server::{Server, VERSIONS, Version, free_port},
+    stores::{namespace, patient},
+};
+
+/// Remembers what happened to the store.
+#[derive(Clone, Default)]
+struct Events(Arc<Mutex<Vec<StoreEvent>>>);
+
+impl Observer for Events {
+    fn store(&self, event: &StoreEvent) {
+        self.0.lock().expect("no panic").push(event.clone());
+    }
+}
+
+impl Events {
+    fn count(&self, wanted: fn(&StoreEvent) -> bool) -> usize {
+        self.0.lock().expect("no panic").iter().filter(|event| wanted(event)).count()
+    }
+}
+
+fn rule() -> Rule {
+    Rule::fixed_window("r", Quota::per_hour(1_000_000)).from_first_request().key(key::given())
+}
+
+fn limiter(store: RedisStore) -> (Limiter, Events) {
+    let events = Events::default();
+    let builder = Limiter::builder(store).namespace(namespace()).observer(events.clone());
+    (builder.rule(rule()).build().expect("sound"), events)
+}
+
+async fn ask(limiter: &Limiter) -> Decision {
+    limiter.acquire([("r", "k")]).await
+}
+
+async fn used(limiter: &Limiter) -> u64 {
+    let decision = limiter.peek([("r", "k")]).await;
+    assert!(decision.failure().is_none(), "{:?}", decision.failure());
+    1_000_000 - decision.standing("r").expect("it applies").remaining()
+}
+
+/// Asks until an answer comes: the store makes its connection in the meantime.
+async fn until_answered(limiter: &Limiter) {
+    let since = Instant::now();
+    loop {
+        let decision = ask(limiter).await;
+        if decision.failure().is_none() {
+            return;
+        }
+        assert!(since.elapsed() < Duration::from_secs(20), "{:?}", decision.failure());
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_flushed_script_is_sent_again_without_a_failure() {
+    for version in VERSIONS {
+        let server = Server::start(version);
+        let mut connection = server.connection().await;
+        let (limiter, events) = limiter(patient(&server.url()));
+        for round in 1..=20 {
+            assert!(ask(&limiter).await.failure().is_none());
+            assert_eq!(used(&limiter).await, round);
+            let _: () = redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut connection).await.expect("flushed");
+        }
+        assert_eq!(events.count(|event| *event == StoreEvent::ScriptSent), 20);
+    }
+}
+
+#[tokio::test]
+async fn an_application_starts_without_a_server_and_finds_it_later() {
+    let port = free_port();
+    let (limiter, events) = limiter(RedisStore::connect(format!("redis://127.0.0.1:{port}")).expect("sound"));
+    let failed = ask(&limiter).await;
+    assert!(failed.is_allowed());
+    assert_eq!(failed.failure().map(|error| error.kind()), Some(StoreErrorKind::Unavailable));
+    let _server = Server::start_on(Version::Redis7, port, &[]);
+    until_answered(&limiter).await;
+    assert!(events.count(|event| matches!(event, StoreEvent::ConnectFailed(_))) >= 1);
+    assert_eq!(events.count(|event| *event == StoreEvent::Connected), 1);
+}
+
+#[tokio::test]
+async fn a_restarted_server_is_found_again() {
+    let server = Server::start(Version::Valkey9);
+    let (limiter, events) = limiter(patient(&server.url()));
+    until_answered(&limiter).await;
+    let port = server.stop();
+    assert!(ask(&limiter).await.failure().is_some());
+    let _server = Server::start_on(Version::Valkey9, port, &[]);
+    until_answered(&limiter).await;
+    assert_eq!(used(&limiter).await, 1, "the data is gone with the server, and no old charge is replayed");
+    assert!(events.count(|event| matches!(event, StoreEvent::Disconnected(_))) >= 1);
+}
+
+/// While the server hangs, every ask ends at its deadline; when it wakes, it finds them in its socket and charges none.
+#[tokio::test]
+async fn a_hung_server_costs_the_deadline_and_charges_no_ghosts() {
+    for version in VERSIONS {
+        let server = Server::start(version);
+        let deadline = Duration::from_millis(10);
+        let (limiter, events) = limiter(RedisStore::connect(server.url()).expect("sound"));
+        until_answered(&limiter).await;
+        let before = used(&patient_twin(&limiter, &server).await).await;
+        server.signal("STOP");
+        // Nothing will arrive, so paused time jumps to each deadline.
+        tokio::time::pause();
+        for _ in 0..40 {
+            let since = tokio::time::Instant::now();
+            let decision = ask(&limiter).await;
+            let waited = since.elapsed();
+            assert_eq!(decision.failure().map(|error| error.kind()), Some(StoreErrorKind::Timeout));
+            // Timers have a grain of a millisecond.
+            assert!(waited <= deadline + Duration::from_millis(2), "{waited:?}");
+        }
+        tokio::time::resume();
+        assert!(events.count(|event| matches!(event, StoreEvent::Disconnected(_))) >= 1, "three timeouts replace a connection");
+        // The last call may still be charged until its own deadline; wait for the clock to pass it.
+        let since = Instant::now();
+        while since.elapsed() < deadline * 3 {
+            std::thread::yield_now();
+        }
+        server.signal("CONT");
+        let twin = patient_twin(&limiter, &server).await;
+        assert_eq!(used(&twin).await, before, "{version:?}");
+    }
+}
+
+/// A limiter on the same counts that waits as long as it takes.
+async fn patient_twin(limiter: &Limiter, server: &Server) -> Limiter {
+    let mut connection = server.connection().await;
+    let names: Vec<String> = connection.keys("*").await.expect("names");
+    let name = names.first().cloned().unwrap_or_default();
+    let namespace = name.split(':').next().unwrap_or_default().to_owned();
+    assert!(format!("{limiter:?}").contains("\"r\""));
+    Limiter::builder(patient(&server.url())).namespace(namespace).rule(rule()).build().expect("sound")
+}
+
+/// A call that comes too late is answered with the server's time, which sets the estimate right, and is judged once more.
+#[tokio::test]
+async fn a_stepped_server_clock_is_followed_at_once() {
+    let server = Server::start(Version::Redis7);
+    let released = Arc::new(Semaphore::new(1));
+    let proxy = holding_back(server.port, Arc::clone(&released)).await;
+    let store = RedisStore::builder(format!("redis://{proxy}")).deadline(Duration::from_millis(500)).build().expect("sound");
+    let (limiter, events) = limiter(store);
+    until_answered(&limiter).await;
+    // The server is stopped for longer than the deadline while a call waits in its socket.
+    server.signal("STOP");
+    let (decision, ()) = tokio::join!(ask(&limiter), async {
+        tokio::task::yield_now().await;
+        tokio::task::spawn_blocking({
+            let pid = server.pid;
+            move || {
+                let since = Instant::now();
+                while since.elapsed() < Duration::from_millis(600) {
+                    std::thread::yield_now();
+                }
+                std::process::Command::new("kill").args(["-CONT", &pid.to_string()]).status().expect("kill runs");
+            }
+        })
+        .await
+        .expect("no panic");
+    });
+    assert_eq!(decision.failure().map(|error| error.kind()), Some(StoreErrorKind::Timeout));
+    assert!(ask(&limiter).await.failure().is_none());
+    assert_eq!(used(&limiter).await, 2, "the late call charged nothing");
+    assert_eq!(events.count(|event| *event == StoreEvent::Expired), 0, "its answer came too late to be heard");
+}
+
+/// A handshake longer than the deadline: the requests meanwhile give up, the connection is made all the same.
+#[tokio::test]
+async fn connecting_outlives_the_request_that_wanted_it() {
+    let released = Arc::new(Semaphore::new(0));
+    let proxy = holding_back(Version::Redis7.shared().port, Arc::clone(&released)).await;
+    let (limiter, events) = limiter(RedisStore::connect(format!("redis://{proxy}")).expect("sound"));
+    for _ in 0..3 {
+        assert_eq!(ask(&limiter).await.failure().map(|error| error.kind()), Some(StoreErrorKind::Timeout));
+    }
+    released.add_permits(1);
+    until_answered(&limiter).await;
+    assert_eq!(events.count(|event| *event == StoreEvent::Connected), 1);
+    assert_eq!(events.count(|event| matches!(event, StoreEvent::ConnectFailed(_))), 0);
+}
+
+/// A demoted primary goes on answering PING; its connection must be dropped all the same.
+#[tokio::test]
+async fn a_demoted_primary_is_left_at_once() {
+    let (server, other) = (Server::start(Version::Redis7), Server::start(Version::Redis7));
+    let mut connection = server.connection().await;
+    let (limiter, events) = limiter(patient(&server.url()));
+    until_answered(&limiter).await;
+    let replicate = async |connection: &mut redis::aio::MultiplexedConnection, host: &str, port: &str| {
+        let _: () = redis::cmd("REPLICAOF").arg(host).arg(port).query_async(connection).await.expect("done");
+    };
+    replicate(&mut connection, "127.0.0.1", &other.port.to_string()).await;
+    let refused = ask(&limiter).await;
+    assert_eq!(refused.failure().map(|error| error.kind()), Some(StoreErrorKind::Refused));
+    assert!(events.count(|event| matches!(event, StoreEvent::Disconnected(_))) >= 1);
+    replicate(&mut connection, "NO", "ONE").await;
+    until_answered(&limiter).await;
+    assert_eq!(events.count(|event| *event == StoreEvent::Connected), 2);
+}
+
+#[tokio::test]
+async fn what_needs_an_operator_says_so_and_shows_no_secret() {
+    let server = Server::start(Version::Redis7);
+    let mut connection = server.connection().await;
+    let acl = async |connection: &mut redis::aio::MultiplexedConnection, rules: &str| {
+        let mut command = redis::cmd("ACL");
+        command.arg("SETUSER").arg("app").arg("reset").arg("on").arg(">hunter2");
+        let _: () = command.arg(rules.split(' ').collect::<Vec<_>>()).query_async(connection).await.expect("a user");
+    };
+    let url = format!("redis://app:hunter2@127.0.0.1:{}", server.port);
+    for rules in ["~* +ping", "~* +evalsha +eval +get", "~* -@all"] {
+        acl(&mut connection, rules).await;
+        let (limiter, _) = limiter(patient(&url));
+        let decision = ask(&limiter).await;
+        let error = decision.failure().expect("no permission");
+        assert_eq!(error.kind(), StoreErrorKind::Permanent, "{rules}: {error}");
+        assert!(error.to_string().contains("+evalsha"), "{error}");
+        assert!(!format!("{error} {error:?} {limiter:?} {decision:?}").contains("hunter2"));
+    }
+    // Exactly what the error asks for is enough.
+    acl(&mut connection, "~* +evalsha +eval +time +get +set +lrange +lindex +llen +ltrim +rpush +del +pexpire").await;
+    let rules = [
+        rule(),
+        Rule::sliding_log("log", Quota::per_hour(5)).key(key::given()),
+        Rule::gcra("gcra", Quota::per_hour(5)).key(key::given()),
+    ];
+    let builder = Limiter::builder(patient(&url)).namespace(namespace());
+    let limiter = rules.into_iter().fold(builder, sluicegate::LimiterBuilder::rule).build().expect("sound");
+    for _ in 0..6 {
+        let decision = limiter.acquire([("r", "k"), ("log", "k"), ("gcra", "k")]).await;
+        assert!(decision.failure().is_none(), "{:?}", decision.failure());
+    }
+    limiter.reset([("r", "k"), ("log", "k")]).await.expect("DEL is among them");
+    let wrong = format!("redis://app:wrong-secret@127.0.0.1:{}", server.port);
+    let (limiter, _) = self::limiter(patient(&wrong));
+    let error = ask(&limiter).await.failure().cloned().expect("no entry");
+    assert_eq!(error.kind(), StoreErrorKind::Permanent, "{error}");
+    assert!(!format!("{error:?}").contains("secret"));
+}
+
+#[tokio::test]
+async fn loading_memory_and_scripts_that_run_for_ever_are_refusals() {
+    let server = Server::start(Version::Redis7);
+    let mut connection = server.connection().await;
+    let (limiter, _) = limiter(patient(&server.url()));
+    until_answered(&limiter).await;
+    let _: () = redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg("1").query_async(&mut connection).await.expect("set");
+    let error = ask(&limiter).await.failure().cloned().expect("no memory");
+    assert_eq!(error.kind(), StoreErrorKind::Refused, "{error}");
+    assert!(error.to_string().contains("out of memory"), "{error}");
+    let _: () = redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg("0").query_async(&mut connection).await.expect("set");
+    assert!(ask(&limiter).await.failure().is_none());
+}
+
+/// A server that speaks the protocol and says nothing that makes sense.
+#[tokio::test]
+async fn nonsense_is_a_failure_and_not_a_panic() {
+    for reply in [&b":7\r\n"[..], b"*1\r\n:-5\r\n", b"*2\r\n:1\r\n:2\r\n", b"$3\r\nabc\r\n", b"*-1\r\n", b"!!!\r\n", b"*4\r\n:1\r\n:1\r\n:-7\r\n:1\r\n"] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let port = listener.local_addr().expect("its address").port();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let mut buffer = [0; 65_536];
+                    loop {
+                        use tokio::io::AsyncReadExt;
+                        let Ok(read @ 1..) = stream.read(&mut buffer).await else { return };
+                        let text = String::from_utf8_lossy(&buffer[..read]).to_uppercase();
+                        let reply = if text.contains("EVALSHA") { reply } else { b"+OK\r\n+OK\r\n" };
+                        if stream.write_all(reply).await.is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        let (limiter, _) = limiter(patient(&format!("redis://127.0.0.1:{port}")));
+        let error = ask(&limiter).await.failure().cloned().expect("nonsense");
+        assert!(matches!(error.kind(), StoreErrorKind::Garbled | StoreErrorKind::Unavailable), "{reply:?}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_pool_that_the_application_has_is_used() {
+    let pool = deadpool_redis::Config::from_url(Version::Redis7.shared().url())
+        .create_pool(Some(deadpool_redis::Runtime::Tokio1))
+        .expect("a pool");
+    let (limiter, _) = limiter(RedisStore::from_pool(pool.clone()));
+    until_answered(&limiter).await;
+    assert_eq!(pool.status().size, 1);
+    // The store keeps that one; the application gets others.
+    let mut connection = pool.get().await.expect("another");
+    let _: String = redis::cmd("PING").query_async(&mut connection).await.expect("pong");
+}
+
+#[tokio::test]
+async fn one_connection_serves_many_callers() {
+    let server = Server::start(Version::Redis7);
+    let mut connection = server.connection().await;
+    let (limiter, _) = limiter(patient(&server.url()));
+    let asks: Vec<_> = (0..200).map(|_| tokio::spawn({ let limiter = limiter.clone(); async move { ask(&limiter).await } })).collect();
+    for ask in asks {
+        assert!(ask.await.expect("no panic").failure().is_none());
+    }
+    assert_eq!(used(&limiter).await, 200);
+    let clients: String = redis::cmd("CLIENT").arg("LIST").query_async(&mut connection).await.expect("a list");
+    assert_eq!(clients.lines().count(), 2, "the store's one and this test's own:\n{clients}");
+}
