@@ -44,14 +44,22 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .build()?;
     let by_user = Limiter::builder(store)
         .namespace("api")
-        .rule(Rule::token_bucket("per-user", Quota::per_minute(100).burst(5)).key_by(|req| {
-            req.extensions.get::<User>().map(|user| user.0.clone())
-        }))
+        .rule(
+            Rule::token_bucket("per-user", Quota::per_minute(100).burst(5))
+                .key_by(|req| req.extensions.get::<User>().map(|user| user.0.clone())),
+        )
         .build()?;
 
     let cors = CorsLayer::new().allow_origin(Any).allow_headers([header::AUTHORIZATION]).expose_headers(
-        ["retry-after", "ratelimit", "ratelimit-policy", "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"]
-            .map(HeaderName::from_static),
+        [
+            "retry-after",
+            "ratelimit",
+            "ratelimit-policy",
+            "x-ratelimit-limit",
+            "x-ratelimit-remaining",
+            "x-ratelimit-reset",
+        ]
+        .map(HeaderName::from_static),
     );
     let app = Router::new().route("/", get(|| async { "hello\n" })).layer(
         ServiceBuilder::new()
@@ -68,7 +76,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let address = listener.local_addr()?;
     println!("listening on http://{address}. Try:\n");
     println!("  curl -i -H 'authorization: Bearer alice' -H 'origin: http://example.com' http://{address}/");
-    println!("  for i in $(seq 8); do curl -s -o /dev/null -w '%{{http_code}} ' -H 'authorization: Bearer bob' http://{address}/; done; echo\n");
+    println!(
+        "  for i in $(seq 8); do curl -s -o /dev/null -w '%{{http_code}} ' -H 'authorization: Bearer bob' http://{address}/; done; echo\n"
+    );
     axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await?;
     Ok(())
 }

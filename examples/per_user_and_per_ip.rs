@@ -37,7 +37,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
         request.extensions_mut().insert(address.parse::<std::net::SocketAddr>()?);
         let response = app.clone().oneshot(request).await?;
         let field = |name: &str| response.headers().get(name).map_or("-", |value| value.to_str().unwrap_or("?"));
-        println!("{:<6} from {address:<15} {}  {}", user.unwrap_or("nobody"), response.status().as_u16(), field("ratelimit"));
+        println!(
+            "{:<6} from {address:<15} {}  {}",
+            user.unwrap_or("nobody"),
+            response.status().as_u16(),
+            field("ratelimit")
+        );
     }
     Ok(())
 }

@@ -4,13 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 
-use crate::{
-    algorithm::Wait,
-    error::StoreError,
-    limit::Limit,
-    limiter::Rules,
-    store::Verdict,
-};
+use crate::{algorithm::Wait, error::StoreError, limit::Limit, limiter::Rules, store::Verdict};
 
 /// One decision over every rule that applied to a request.
 ///

@@ -65,7 +65,13 @@ impl<S, F, B> ResponseFuture<S, F, B> {
 }
 
 /// Calls the service, or answers in its place.
-fn follow<S, B>(ruling: Ruling, mut head: Parts, body: B, mut service: S, on_failure: OnFailure) -> State<S, S::Future, B>
+fn follow<S, B>(
+    ruling: Ruling,
+    mut head: Parts,
+    body: B,
+    mut service: S,
+    on_failure: OnFailure,
+) -> State<S, S::Future, B>
 where
     S: Service<Request<B>>,
 {

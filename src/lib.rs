@@ -1,4 +1,49 @@
-//! x
+//! Rate limiting for tower and axum, in memory or shared over Redis and Valkey: every rule of a request in one atomic decision.
+//!
+//! ```
+//! use axum::{Router, routing::post};
+//! use sluicegate::{key, Limiter, MemoryStore, Quota, RateLimitLayer, Rule};
+//!
+//! # fn user_of(req: &http::request::Parts) -> Option<String> { None }
+//! # async fn charge() {}
+//! # fn main() -> Result<(), sluicegate::BuildError> {
+//! let store = MemoryStore::new();                    // or RedisStore::connect("redis://127.0.0.1:6379")?
+//! let limiter = Limiter::builder(store)
+//!     .rule(Rule::token_bucket("per-user", Quota::per_minute(100).burst(20)).key_by(|req| user_of(req)))
+//!     .rule(Rule::sliding_counter("per-ip", Quota::per_minute(1_000)).key(key::ip()))
+//!     .rule(Rule::fixed_window("charges", Quota::per_second(10_000)).key(key::route()))
+//!     .build()?;                                     // what is wrong is said here, by rule and field
+//!
+//! let app: Router = Router::new().route("/v1/charges", post(charge)).layer(RateLimitLayer::new(limiter.clone()));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A request that any rule refuses has spent nothing in the others. It gets a 429 that says when to come back; every other
+//! response says what is left.
+//!
+//! # Where is what
+//!
+//! | you want | look at |
+//! | --- | --- |
+//! | a limit: algorithm, quota, key, cost | [`Rule`], [`Quota`], the [algorithms](guide::algorithms) |
+//! | whose requests count together | [`key`], [`Rule::key_by`] |
+//! | the layer, and where it goes among others | [`RateLimitLayer`], the page on [ordering](guide::ordering) |
+//! | Redis or Valkey, deadlines, failures | [`RedisStore`], the page on [Redis](guide::redis) |
+//! | the decision in a handler | [`Decision`], an axum extractor and a request extension |
+//! | limits without HTTP: jobs, sockets, queues | [`Limiter::acquire`], [`Limiter::peek`], [`Limiter::reset`] |
+//! | metrics and alarms | [`Observer`] |
+//! | tests of your own | [`ManualClock`] |
+//! | a store of your own | [`store::Store`] |
+//! | how it is built | the page on [architecture](guide::architecture) |
+//!
+//! # Features
+//!
+//! Both are on by default. Without them there is still the layer, for any tower service, and the memory store.
+//!
+//! - `axum`: the [`Decision`] extractor, and keys from axum's matched route and connect info.
+//! - `redis`: [`RedisStore`].
+
 mod algorithm;
 mod body;
 mod clock;
@@ -29,10 +74,17 @@ pub use store::MemoryStore;
 #[cfg(feature = "redis")]
 pub use store::RedisStore;
 
-/// guide
+/// Pages longer than a screen.
 pub mod guide {
-    /// a
+    #[doc = include_str!("docs/algorithms.md")]
     pub mod algorithms {}
-    /// o
+
+    #[doc = include_str!("docs/architecture.md")]
+    pub mod architecture {}
+
+    #[doc = include_str!("docs/ordering.md")]
     pub mod ordering {}
+
+    #[doc = include_str!("docs/redis.md")]
+    pub mod redis {}
 }

@@ -106,7 +106,9 @@ impl Observers {
             StoreEvent::ScriptSent => tracing::debug!("sent a script that the server did not have"),
             StoreEvent::Expired => tracing::warn!("the rate limit store came to a call too late and charged nothing"),
             StoreEvent::Overflowed => {
-                tracing::warn!("the memory store is full: new keys share one count per rule; raise MemoryStore::max_keys");
+                tracing::warn!(
+                    "the memory store is full: new keys share one count per rule; raise MemoryStore::max_keys"
+                );
             }
         }
     }

@@ -42,7 +42,9 @@ impl<S> RateLimit<S> {
         let outer = head.extensions.get::<Decision>();
         let twice = outer.is_some_and(|outer| std::ptr::eq(outer.rules(), &**self.limiter.rules()));
         if twice && !self.told_twice.swap(true, Ordering::Relaxed) {
-            tracing::warn!("one Limiter is layered twice around this route; each request is counted once, by the outer layer");
+            tracing::warn!(
+                "one Limiter is layered twice around this route; each request is counted once, by the outer layer"
+            );
         }
         twice
     }

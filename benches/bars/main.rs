@@ -17,7 +17,8 @@
     clippy::print_stderr,
     clippy::indexing_slicing,
     missing_docs,
-    missing_debug_implementations
+    missing_debug_implementations,
+    unreachable_pub
 )]
 
 mod algorithms;

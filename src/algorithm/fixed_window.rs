@@ -93,7 +93,9 @@ impl Params {
     fn start_of(&self, time: u64) -> u64 {
         match self.start {
             // `offset` is below the window, so adding one window keeps the difference positive near the epoch.
-            Start::Aligned(offset) => (time + self.window - (time + self.window - offset) % self.window).saturating_sub(self.window),
+            Start::Aligned(offset) => {
+                (time + self.window - (time + self.window - offset) % self.window).saturating_sub(self.window)
+            }
             Start::FirstRequest => time,
         }
     }

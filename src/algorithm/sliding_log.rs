@@ -106,7 +106,8 @@ impl Steps<Box<State>> for Params {
     }
 
     fn left(&self, state: &Box<State>, at: Moment) -> Left {
-        let oldest = state.entries.get(state.expired).map_or(0, |entry| (entry.at + self.window).saturating_sub(at.now));
+        let oldest =
+            state.entries.get(state.expired).map_or(0, |entry| (entry.at + self.window).saturating_sub(at.now));
         Left { remaining: self.limit.saturating_sub(state.used()), reset_after: oldest }
     }
 }

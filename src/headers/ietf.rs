@@ -58,7 +58,8 @@ fn quota(limit: &Limit) -> String {
     if period >= second {
         return format!(";q={};w={}", capacity.min(LARGEST), ceil_seconds(period));
     }
-    let (whole, part) = (second.as_micros() / period.as_micros().max(1), second.as_micros() % period.as_micros().max(1));
+    let (whole, part) =
+        (second.as_micros() / period.as_micros().max(1), second.as_micros() % period.as_micros().max(1));
     match u64::try_from(whole) {
         Ok(times) if part == 0 => format!(";q={};w=1", capacity.saturating_mul(times).min(LARGEST)),
         _ => format!(";q={}", capacity.min(LARGEST)),

@@ -20,7 +20,8 @@ struct Shown {
 
 impl Shown {
     fn tighter_than(self, other: Shown) -> bool {
-        u128::from(self.remaining) * u128::from(other.capacity) < u128::from(other.remaining) * u128::from(self.capacity)
+        u128::from(self.remaining) * u128::from(other.capacity)
+            < u128::from(other.remaining) * u128::from(self.capacity)
     }
 }
 

@@ -63,11 +63,11 @@ pub(crate) fn escape(part: &[u8], text: &mut SmallVec<[u8; 32]>) {
         text.push(b'~');
     } else if part.len() > LONGEST_PART {
         text.extend_from_slice(&digest(b'#', part));
-    } else if part.iter().all(|byte| PLAIN[usize::from(*byte)]) {
+    } else if part.iter().all(|byte| is_plain(*byte)) {
         text.extend_from_slice(part);
     } else {
         for byte in part {
-            if PLAIN[usize::from(*byte)] {
+            if is_plain(*byte) {
                 text.push(*byte);
             } else {
                 text.push(b'%');
@@ -92,13 +92,8 @@ fn hex(byte: u8) -> [u8; 2] {
     [digit(byte >> 4), digit(byte & 15)]
 }
 
-/// Bytes that stand for themselves.
-const PLAIN: [bool; 256] = {
-    let mut plain = [false; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        plain[byte] = matches!(byte as u8, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'-' | b'_' | b':' | b'@' | b'/');
-        byte += 1;
-    }
-    plain
-};
+/// Whether a byte stands for itself.
+#[inline]
+fn is_plain(byte: u8) -> bool {
+    matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'-' | b'_' | b':' | b'@' | b'/')
+}

@@ -64,13 +64,21 @@ impl Limit {
             return bad("quota", format!("an amount of {amount} is out of range; give 1 to {LARGEST} units"));
         }
         if !(SHORTEST..=LONGEST).contains(&window) || window.subsec_nanos() % 1_000 != 0 {
-            return bad("quota", format!("a window of {window:?} is out of range; give whole microseconds from 1 ms to 366 days"));
+            return bad(
+                "quota",
+                format!("a window of {window:?} is out of range; give whole microseconds from 1 ms to 366 days"),
+            );
         }
         let micros = micros(window);
         let bucket = matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::Gcra);
         match quota.given_burst() {
             Some(_) if !bucket => {
-                return bad("burst", format!("a {algorithm} has no burst; drop .burst(..), or use a token bucket, a leaky bucket or GCRA"));
+                return bad(
+                    "burst",
+                    format!(
+                        "a {algorithm} has no burst; drop .burst(..), or use a token bucket, a leaky bucket or GCRA"
+                    ),
+                );
             }
             Some(burst) if !(1..=LARGEST).contains(&burst) => {
                 return bad("burst", format!("{burst} is out of range; give 1 to {LARGEST} units"));
@@ -91,18 +99,31 @@ impl Limit {
                 if let fixed_window::Start::Aligned(offset) = start
                     && offset >= micros
                 {
-                    return bad("offset", format!("{offset} microseconds reach past the window of {window:?}; give less than one window"));
+                    return bad(
+                        "offset",
+                        format!("{offset} microseconds reach past the window of {window:?}; give less than one window"),
+                    );
                 }
                 Params::FixedWindow(fixed_window::Params { limit: amount, window: micros, start })
             }
             Algorithm::SlidingLog if amount > sliding_log::LARGEST_LIMIT => {
                 let most = sliding_log::LARGEST_LIMIT;
-                return bad("quota", format!("a sliding log of {amount} is too long; give at most {most}, or use a sliding counter"));
+                return bad(
+                    "quota",
+                    format!("a sliding log of {amount} is too long; give at most {most}, or use a sliding counter"),
+                );
             }
             Algorithm::SlidingLog => Params::SlidingLog(sliding_log::Params { limit: amount, window: micros }),
             Algorithm::SlidingCounter => match sliding_counter::Params::new(amount, micros) {
                 Some(params) => Params::SlidingCounter(params),
-                None => return bad("quota", format!("{quota} cannot be counted exactly; lower the amount or the window, or use a token bucket")),
+                None => {
+                    return bad(
+                        "quota",
+                        format!(
+                            "{quota} cannot be counted exactly; lower the amount or the window, or use a token bucket"
+                        ),
+                    );
+                }
             },
         };
         Ok(Limit { algorithm, quota, params })

@@ -4,8 +4,8 @@ mod compiled;
 mod quota;
 mod rule;
 
+pub(crate) use compiled::micros;
 pub use compiled::{Algorithm, Limit};
 pub use quota::Quota;
-pub use rule::Rule;
-pub(crate) use compiled::micros;
 pub(crate) use rule::Cost;
+pub use rule::Rule;

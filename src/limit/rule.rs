@@ -178,7 +178,12 @@ impl Rule {
         if let Cost::Fixed(units) = self.cost
             && !(1..=1 << 32).contains(&units)
         {
-            return bad("cost", format!("{units} is out of range; give 1 to 4294967296, or a closure that returns 0 for requests that are free"));
+            return bad(
+                "cost",
+                format!(
+                    "{units} is out of range; give 1 to 4294967296, or a closure that returns 0 for requests that are free"
+                ),
+            );
         }
         if let Some(problem) = self.key.as_ref().and_then(KeyBy::problem) {
             return bad("key", problem.to_owned());
@@ -187,7 +192,13 @@ impl Rule {
             return bad("key", "is missing; say .key(key::ip()), .key_by(|req| ..), .key(key::global()) for one count over all, or .key(key::given()) when only Limiter::acquire names keys".into());
         }
         if self.start != Start::Aligned(0) && self.algorithm != Algorithm::FixedWindow {
-            return bad("window", format!("only fixed windows have an offset or begin with the first request; a {} does not", self.algorithm));
+            return bad(
+                "window",
+                format!(
+                    "only fixed windows have an offset or begin with the first request; a {} does not",
+                    self.algorithm
+                ),
+            );
         }
         Limit::new(name, self.algorithm, self.quota, self.start)
     }

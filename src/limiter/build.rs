@@ -28,7 +28,13 @@ pub struct LimiterBuilder {
 
 impl LimiterBuilder {
     pub(super) fn new(store: Box<dyn Store>) -> LimiterBuilder {
-        LimiterBuilder { store, namespace: "sluicegate".into(), rules: Vec::new(), clock: Clock::store(), observer: None }
+        LimiterBuilder {
+            store,
+            namespace: "sluicegate".into(),
+            rules: Vec::new(),
+            clock: Clock::store(),
+            observer: None,
+        }
     }
 
     /// Adds a rule. Every rule that has a key for a request must admit it.
@@ -76,7 +82,11 @@ impl LimiterBuilder {
         for (index, rule) in (0u16..).zip(self.rules) {
             let limit = rule.check()?;
             if !names.insert(Arc::clone(&rule.name)) {
-                return Err(BuildError::rule(&rule.name, "name", "stands twice; give each rule a name of its own".into()));
+                return Err(BuildError::rule(
+                    &rule.name,
+                    "name",
+                    "stands twice; give each rule a name of its own".into(),
+                ));
             }
             let scope = Scope::new(&self.namespace, &rule.name);
             let Some(key) = rule.key else { continue };
@@ -98,6 +108,9 @@ impl LimiterBuilder {
 
 impl std::fmt::Debug for LimiterBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LimiterBuilder").field("namespace", &self.namespace).field("rules", &self.rules).finish_non_exhaustive()
+        f.debug_struct("LimiterBuilder")
+            .field("namespace", &self.namespace)
+            .field("rules", &self.rules)
+            .finish_non_exhaustive()
     }
 }

@@ -71,7 +71,14 @@ fn a_limiter_needs_rules_and_a_plain_namespace() {
 
 #[test]
 fn a_bad_address_is_named_without_its_secret() {
-    for url in ["", "http://127.0.0.1", "redis://", "127.0.0.1:6379", "redis://user:hunter2@host:notaport", "redis://h/notanumber"] {
+    for url in [
+        "",
+        "http://127.0.0.1",
+        "redis://",
+        "127.0.0.1:6379",
+        "redis://user:hunter2@host:notaport",
+        "redis://h/notanumber",
+    ] {
         let error = RedisStore::connect(url).expect_err(url);
         assert_eq!(error.field(), "url", "{url}");
         assert!(error.to_string().contains("redis://"), "{error}");

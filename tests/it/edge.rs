@@ -16,7 +16,8 @@ use http::{Response, StatusCode};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
 use sluicegate::{
-    Clock, Decision, Limiter, ManualClock, MemoryStore, OnFailure, Quota, RateLimitLayer, RedisStore, ResponseBody, Rule, key,
+    Clock, Decision, Limiter, ManualClock, MemoryStore, OnFailure, Quota, RateLimitLayer, RedisStore, ResponseBody,
+    Rule, key,
 };
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimitLayer, service_fn};
 
@@ -65,7 +66,8 @@ async fn the_instance_that_was_polled_ready_is_called() {
             .layer(ConcurrencyLimitLayer::new(1))
             .service(service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Body::empty()))));
         for _ in 0..20 {
-            let response = service.ready().await.expect("ready").call(Request::new(Body::empty())).await.expect("infallible");
+            let response =
+                service.ready().await.expect("ready").call(Request::new(Body::empty())).await.expect("infallible");
             assert_eq!(response.status(), StatusCode::OK, "{}", backend.name);
         }
     }
@@ -84,7 +86,9 @@ async fn the_inner_service_is_called_only_after_the_verdict() {
         let service = RateLimitLayer::new(limiter).layer(inner);
         let mut statuses = Vec::new();
         for _ in 0..4 {
-            statuses.push(service.clone().oneshot(Request::new(Body::empty())).await.expect("infallible").status().as_u16());
+            statuses.push(
+                service.clone().oneshot(Request::new(Body::empty())).await.expect("infallible").status().as_u16(),
+            );
         }
         assert_eq!(statuses, [200, 200, 429, 429], "{}", backend.name);
         assert_eq!(calls.load(Ordering::SeqCst), 2, "{}", backend.name);
@@ -195,7 +199,8 @@ async fn a_key_closure_may_refuse_and_async_keys_wait() {
         req.headers.get("x-user").cloned().ok_or(StatusCode::UNAUTHORIZED)
     });
     let app = app(RateLimitLayer::new(limiter(rule)));
-    let as_user = async |user: &str| ask(&app, Request::builder().uri("/").header("x-user", user)).await.status().as_u16();
+    let as_user =
+        async |user: &str| ask(&app, Request::builder().uri("/").header("x-user", user)).await.status().as_u16();
     assert_eq!(fetch(&app, "/").await.status(), 401);
     assert_eq!((as_user("a").await, as_user("a").await, as_user("b").await), (200, 429, 200));
 }
@@ -261,7 +266,8 @@ async fn no_connection_is_held_while_a_handler_runs() {
             }
         });
         let service = RateLimitLayer::new(limiter).layer(inner);
-        let requests: Vec<_> = (0..50).map(|_| tokio::spawn(service.clone().oneshot(Request::new(Body::empty())))).collect();
+        let requests: Vec<_> =
+            (0..50).map(|_| tokio::spawn(service.clone().oneshot(Request::new(Body::empty())))).collect();
         // All fifty get through the store while none has finished.
         let _ = running.acquire_many(50).await.expect("open");
         released.add_permits(50);

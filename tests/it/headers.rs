@@ -105,18 +105,27 @@ async fn nested_limiters_add_to_lists_and_the_tighter_one_stands_alone() {
     // The other way round, the outer one is tighter.
     let app = self::app([rule("inner", 100)]).layer(RateLimitLayer::new(limiter([rule("outer", 2)])));
     let response = fetch(&app, "/").await;
-    assert_eq!((field(&response, "x-ratelimit-limit"), field(&response, "x-ratelimit-remaining")), (Some("2"), Some("1")));
+    assert_eq!(
+        (field(&response, "x-ratelimit-limit"), field(&response, "x-ratelimit-remaining")),
+        (Some("2"), Some("1"))
+    );
     assert_eq!(response.headers().get_all("x-ratelimit-reset").iter().count(), 1);
 }
 
 #[tokio::test]
 async fn what_a_handler_set_stays() {
-    let handler = async || ([("x-ratelimit-limit", "7"), ("x-ratelimit-remaining", "6"), ("ratelimit", "\"own\";r=6")], "ok").into_response();
+    let handler = async || {
+        ([("x-ratelimit-limit", "7"), ("x-ratelimit-remaining", "6"), ("ratelimit", "\"own\";r=6")], "ok")
+            .into_response()
+    };
     let app = Router::new().route("/", get(handler));
     let rule = Rule::gcra("ours", Quota::per_minute(2)).key(key::global());
     let app = app.layer(RateLimitLayer::new(limiter([rule])));
     let response = fetch(&app, "/").await;
-    assert_eq!((field(&response, "x-ratelimit-limit"), field(&response, "x-ratelimit-remaining")), (Some("7"), Some("6")));
+    assert_eq!(
+        (field(&response, "x-ratelimit-limit"), field(&response, "x-ratelimit-remaining")),
+        (Some("7"), Some("6"))
+    );
     assert_eq!(field(&response, "x-ratelimit-reset"), None);
     let names: Vec<_> = items(response.headers(), "ratelimit").into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["own", "ours"]);

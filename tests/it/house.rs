@@ -44,7 +44,11 @@ fn assert_absent(folder: &str, words: &[&str], except: &[&str]) {
 
 #[test]
 fn algorithms_know_nothing_but_numbers() {
-    assert_absent("src/algorithm", &["tokio", "redis", "http", "tower", "SystemTime", "Instant", "crate::store", "crate::key"], &[]);
+    assert_absent(
+        "src/algorithm",
+        &["tokio", "redis", "http", "tower", "SystemTime", "Instant", "crate::store", "crate::key"],
+        &[],
+    );
 }
 
 #[test]
@@ -78,7 +82,14 @@ fn lua_keeps_its_rules() {
         let text = fs::read_to_string(&path).expect("a file");
         let name = path.display();
         assert!(text.starts_with("--[["), "{name} has no header block");
-        let code: String = text.split_once("]]").expect("the block's end").1.lines().map(|line| line.split("--").next().unwrap_or_default()).collect::<Vec<_>>().join("\n");
+        let code: String = text
+            .split_once("]]")
+            .expect("the block's end")
+            .1
+            .lines()
+            .map(|line| line.split("--").next().unwrap_or_default())
+            .collect::<Vec<_>>()
+            .join("\n");
         assert!(!code.contains("tostring") && !code.contains(".. "), "{name} makes text of numbers");
         assert!(!code.contains("math.random"), "{name} draws a predictable number");
         assert!(!code.contains("KEYS[1]"), "{name} names a rule's key by number");

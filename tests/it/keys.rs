@@ -61,7 +61,10 @@ proptest! {
 #[test]
 fn look_alikes_stay_apart() {
     let long = "x".repeat(65);
-    let texts = ["", "~", "%", "%7e", "%7E", "a,b", "a%2cb", "(a,b)", "#", "&", "{}", "{a}", "a", "A", " a", "a ", "\0", "h.", &long];
+    let texts = [
+        "", "~", "%", "%7e", "%7E", "a,b", "a%2cb", "(a,b)", "#", "&", "{}", "{a}", "a", "A", " a", "a ", "\0", "h.",
+        &long,
+    ];
     let mut seen = HashMap::new();
     for one in texts {
         assert_eq!(seen.insert(of(one), vec![one]), None, "{one:?}");
@@ -100,8 +103,17 @@ fn everything_owned_becomes_a_key() {
 #[tokio::test]
 async fn odd_keys_keep_their_own_counts_on_every_store() {
     let ten_thousand = "z".repeat(10_000);
-    let keys: [&[u8]; 9] =
-        [b"", b"\xff\xfe", b"{a}", b"}{", b"a\r\nSET x 1\r\n", b"a\0b", b"'; return 1 --", ten_thousand.as_bytes(), b"%7Ba%7D"];
+    let keys: [&[u8]; 9] = [
+        b"",
+        b"\xff\xfe",
+        b"{a}",
+        b"}{",
+        b"a\r\nSET x 1\r\n",
+        b"a\0b",
+        b"'; return 1 --",
+        ten_thousand.as_bytes(),
+        b"%7Ba%7D",
+    ];
     for backend in every_store() {
         let rule = Rule::fixed_window("r", Quota::per_hour(2)).key(key::given());
         let limiter = backend.limiter(&ManualClock::new(BEGIN), [rule]);
@@ -131,13 +143,16 @@ async fn all_rules_of_a_subject_share_a_slot_that_braces_cannot_move() {
         }
         let keys: Vec<String> = connection.keys(format!("{}:*", backend.namespace)).await.expect("names");
         assert_eq!(keys.len(), 3 * 7);
-        let tags: HashSet<_> = keys.iter().map(|key| {
-            let (before, rest) = key.split_once('{').expect("a brace");
-            let (tag, after) = rest.split_once('}').expect("a brace");
-            assert_eq!(before, format!("{}:v1:", backend.namespace));
-            assert!(!tag.is_empty() && after.starts_with(':') && !after.contains(['{', '}']), "{key}");
-            tag.to_owned()
-        }).collect();
+        let tags: HashSet<_> = keys
+            .iter()
+            .map(|key| {
+                let (before, rest) = key.split_once('{').expect("a brace");
+                let (tag, after) = rest.split_once('}').expect("a brace");
+                assert_eq!(before, format!("{}:v1:", backend.namespace));
+                assert!(!tag.is_empty() && after.starts_with(':') && !after.contains(['{', '}']), "{key}");
+                tag.to_owned()
+            })
+            .collect();
         assert_eq!(tags.len(), 7);
     }
 }
@@ -151,7 +166,9 @@ async fn counted_by(key: KeyBy, request: http::request::Builder) -> Option<Strin
     let rule = Rule::gcra("r", Quota::per_hour(1)).key(key);
     let limiter = Limiter::builder(MemoryStore::new()).rule(rule).build().expect("sound");
     let app = RateLimitLayer::new(limiter);
-    let service = tower::service_fn(async |_: Request<Body>| Ok::<_, std::convert::Infallible>(http::Response::new(Body::empty())));
+    let service = tower::service_fn(async |_: Request<Body>| {
+        Ok::<_, std::convert::Infallible>(http::Response::new(Body::empty()))
+    });
     let service = tower::Layer::layer(&app, service);
     let (parts, body) = (head(request), Body::empty());
     let response = service.oneshot(Request::from_parts(parts, body)).await.expect("infallible");
@@ -202,7 +219,13 @@ async fn a_route_is_its_pattern_without_the_query() {
     let show = async |decision: sluicegate::Decision| {
         decision.standing("route").map_or(String::new(), |standing| standing.remaining().to_string())
     };
-    let app = Router::new().route("/users/{id}", get(show)).route("/items/{id}", get(show)).layer(RateLimitLayer::new(limiter));
+    let app = Router::new()
+        .route("/users/{id}", get(show))
+        .route("/items/{id}", get(show))
+        .layer(RateLimitLayer::new(limiter));
     let ask = async |uri: &str| text(crate::support::app::get(&app, uri).await).await;
-    assert_eq!((ask("/users/1").await, ask("/users/2?x=1").await, ask("/items/1").await), ("9".into(), "8".into(), "9".into()));
+    assert_eq!(
+        (ask("/users/1").await, ask("/users/2?x=1").await, ask("/items/1").await),
+        ("9".into(), "8".into(), "9".into())
+    );
 }

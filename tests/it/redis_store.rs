@@ -126,7 +126,10 @@ async fn a_hung_server_costs_the_deadline_and_charges_no_ghosts() {
             assert!(waited <= deadline + Duration::from_millis(2), "{waited:?}");
         }
         tokio::time::resume();
-        assert!(events.count(|event| matches!(event, StoreEvent::Disconnected(_))) >= 1, "three timeouts replace a connection");
+        assert!(
+            events.count(|event| matches!(event, StoreEvent::Disconnected(_))) >= 1,
+            "three timeouts replace a connection"
+        );
         // The last call may still be charged until its own deadline; wait for the clock to pass it.
         let since = Instant::now();
         while since.elapsed() < deadline * 3 {
@@ -154,7 +157,8 @@ async fn a_stepped_server_clock_is_followed_at_once() {
     let server = Server::start(Version::Redis7);
     let released = Arc::new(Semaphore::new(1));
     let proxy = holding_back(server.port, Arc::clone(&released)).await;
-    let store = RedisStore::builder(format!("redis://{proxy}")).deadline(Duration::from_millis(500)).build().expect("sound");
+    let store =
+        RedisStore::builder(format!("redis://{proxy}")).deadline(Duration::from_millis(500)).build().expect("sound");
     let (limiter, events) = limiter(store);
     until_answered(&limiter).await;
     // The server is stopped for longer than the deadline while a call waits in its socket.
@@ -260,18 +264,28 @@ async fn loading_memory_and_scripts_that_run_for_ever_are_refusals() {
     let mut connection = server.connection().await;
     let (limiter, _) = limiter(patient(&server.url()));
     until_answered(&limiter).await;
-    let _: () = redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg("1").query_async(&mut connection).await.expect("set");
+    let _: () =
+        redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg("1").query_async(&mut connection).await.expect("set");
     let error = ask(&limiter).await.failure().cloned().expect("no memory");
     assert_eq!(error.kind(), StoreErrorKind::Refused, "{error}");
     assert!(error.to_string().contains("out of memory"), "{error}");
-    let _: () = redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg("0").query_async(&mut connection).await.expect("set");
+    let _: () =
+        redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg("0").query_async(&mut connection).await.expect("set");
     assert!(ask(&limiter).await.failure().is_none());
 }
 
 /// A server that speaks the protocol and says nothing that makes sense.
 #[tokio::test]
 async fn nonsense_is_a_failure_and_not_a_panic() {
-    for reply in [&b":7\r\n"[..], b"*1\r\n:-5\r\n", b"*2\r\n:1\r\n:2\r\n", b"$3\r\nabc\r\n", b"*-1\r\n", b"!!!\r\n", b"*4\r\n:1\r\n:1\r\n:-7\r\n:1\r\n"] {
+    for reply in [
+        &b":7\r\n"[..],
+        b"*1\r\n:-5\r\n",
+        b"*2\r\n:1\r\n:2\r\n",
+        b"$3\r\nabc\r\n",
+        b"*-1\r\n",
+        b"!!!\r\n",
+        b"*4\r\n:1\r\n:1\r\n:-7\r\n:1\r\n",
+    ] {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let port = listener.local_addr().expect("its address").port();
         tokio::spawn(async move {
@@ -314,7 +328,14 @@ async fn one_connection_serves_many_callers() {
     let server = Server::start(Version::Redis7);
     let mut connection = server.connection().await;
     let (limiter, _) = limiter(patient(&server.url()));
-    let asks: Vec<_> = (0..200).map(|_| tokio::spawn({ let limiter = limiter.clone(); async move { ask(&limiter).await } })).collect();
+    let asks: Vec<_> = (0..200)
+        .map(|_| {
+            tokio::spawn({
+                let limiter = limiter.clone();
+                async move { ask(&limiter).await }
+            })
+        })
+        .collect();
     for ask in asks {
         assert!(ask.await.expect("no panic").failure().is_none());
     }

@@ -62,11 +62,18 @@ fn step(steps_back: bool) -> impl Strategy<Value = Step> {
 /// Quotas that are odd on purpose: coprime, tiny, huge, coarse-ticked.
 fn quotas() -> impl Strategy<Value = (Quota, u64)> {
     let windows = prop_oneof![
-        Just(1_000u64), Just(7_001), Just(1_000_000), Just(60_000_000), Just(3_600_000_000), Just(86_400_000_000),
-        Just(86_400_000_000 * 366), 1_000u64..10_000_000,
+        Just(1_000u64),
+        Just(7_001),
+        Just(1_000_000),
+        Just(60_000_000),
+        Just(3_600_000_000),
+        Just(86_400_000_000),
+        Just(86_400_000_000 * 366),
+        1_000u64..10_000_000,
     ];
     let amounts = prop_oneof![1u64..12, 1u64..200, Just(1_000), Just(10_007)];
-    (amounts, windows, 1u64..40).prop_map(|(amount, window, burst)| (Quota::per(amount, Duration::from_micros(window)), burst))
+    (amounts, windows, 1u64..40)
+        .prop_map(|(amount, window, burst)| (Quota::per(amount, Duration::from_micros(window)), burst))
 }
 
 /// Runs one trace over both stores and compares every answer.
@@ -81,7 +88,9 @@ async fn compare(server: &Backend, names: &[&'static str], trace: &Trace, clock_
     };
     let count = names.len();
     let quotas_at = |choice: usize| &trace.quotas[choice * count % (trace.quotas.len() - count)..];
-    let (Some(mut specified), Some(mut scripted)) = (build(&memory, quotas_at(0)), build(server, quotas_at(0))) else { return };
+    let (Some(mut specified), Some(mut scripted)) = (build(&memory, quotas_at(0)), build(server, quotas_at(0))) else {
+        return;
+    };
     let mut window = quotas_at(0)[0].0.window();
     let mut refused: Option<(Duration, u64)> = None;
     for (place, step) in trace.steps.iter().enumerate() {
@@ -112,7 +121,8 @@ async fn compare(server: &Backend, names: &[&'static str], trace: &Trace, clock_
         clock.set(now);
         let Some((spend, cost)) = ask else { continue };
         let call = || names.iter().fold(Call::new(), |call, name| call.key(name, "k").cost(cost));
-        let answer = async |limiter: &Limiter| if spend { limiter.acquire(call()).await } else { limiter.peek(call()).await };
+        let answer =
+            async |limiter: &Limiter| if spend { limiter.acquire(call()).await } else { limiter.peek(call()).await };
         let (expected, got) = (answer(&specified).await, answer(&scripted).await);
         assert!(got.failure().is_none(), "{}: {:?}", server.name, got.failure());
         assert_eq!(

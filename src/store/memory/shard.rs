@@ -50,14 +50,22 @@ impl Shard {
     #[inline]
     fn find(&mut self, hash: u64, key: &[u8]) -> Option<&mut Entry> {
         let entries = &self.entries;
-        let same = |index: &u32| entries.get(*index as usize).is_some_and(|entry| entry.hash == hash && *entry.key == *key);
+        let same =
+            |index: &u32| entries.get(*index as usize).is_some_and(|entry| entry.hash == hash && *entry.key == *key);
         let index = *self.table.find(hash, same)?;
         self.entries.get_mut(index as usize)
     }
 
     /// How long the line must wait. Brings the state up to now; spends nothing.
     #[inline]
-    pub(super) fn judge(&mut self, hash: u64, line: &Line<'_>, key: &[u8], at: Moment, spend: bool) -> Result<Judged, Full> {
+    pub(super) fn judge(
+        &mut self,
+        hash: u64,
+        line: &Line<'_>,
+        key: &[u8],
+        at: Moment,
+        spend: bool,
+    ) -> Result<Judged, Full> {
         let params = line.limit.params();
         if let Some(entry) = self.find(hash, key) {
             // A peek leaves the state as it was in any case, a refusal unless it was repaired.
@@ -77,7 +85,15 @@ impl Shard {
 
     /// Charges the line if `spend`, and answers how it stands. What is not spent leaves the state as it was.
     #[inline]
-    pub(super) fn finish(&mut self, hash: u64, line: &Line<'_>, key: &[u8], at: Moment, judged: Judged, spend: bool) -> Verdict {
+    pub(super) fn finish(
+        &mut self,
+        hash: u64,
+        line: &Line<'_>,
+        key: &[u8],
+        at: Moment,
+        judged: Judged,
+        spend: bool,
+    ) -> Verdict {
         let params = line.limit.params();
         let spend = spend && line.cost > 0;
         if let Some(entry) = self.find(hash, key) {
@@ -119,7 +135,8 @@ impl Shard {
 
     pub(super) fn forget(&mut self, hash: u64, key: &[u8]) {
         let entries = &self.entries;
-        let same = |index: &u32| entries.get(*index as usize).is_some_and(|entry| entry.hash == hash && *entry.key == *key);
+        let same =
+            |index: &u32| entries.get(*index as usize).is_some_and(|entry| entry.hash == hash && *entry.key == *key);
         if let Some(index) = self.table.find(hash, same).copied() {
             self.remove(index as usize);
         }

@@ -94,7 +94,8 @@ impl Assembled {
             out.section(*file, "write", *rule, wide);
             out.line("end");
         }
-        let answers = rules.iter().flat_map(|(rule, _)| ["remaining", "retry", "reset"].map(|word| name(word, *rule, wide)));
+        let answers =
+            rules.iter().flat_map(|(rule, _)| ["remaining", "retry", "reset"].map(|word| name(word, *rule, wide)));
         out.line(&format!("return {{now, {}}}", join(answers, ", ")));
         out
     }
@@ -106,7 +107,8 @@ impl Assembled {
         let args = |rule: usize, file: &File| join(words(file).map(|word| name(word, rule, wide)), ", ");
         if !wide {
             let all = rules.iter().map(|(rule, file)| format!(", {}", args(*rule, file))).collect::<String>();
-            let count = COMMON_ARGS.split(' ').count() + rules.iter().map(|(_, file)| words(file).count()).sum::<usize>();
+            let count =
+                COMMON_ARGS.split(' ').count() + rules.iter().map(|(_, file)| words(file).count()).sum::<usize>();
             self.line(&format!("local {common}{all} = unpack('<{}', ARGV[1])", "d".repeat(count)));
             for (rule, file) in rules {
                 let names = [file.words("names"), COMMON_NAMES].join(" ");

@@ -58,7 +58,12 @@ impl RedisStoreBuilder {
             return Err(BuildError::new("connections", format!("{} is out of range; give 1 to 64", self.connections)));
         }
         // The error is not passed on: it may quote the URL, which holds the password.
-        let unreadable = |_| BuildError::new("url", "is not the address of a Redis server; write redis://[user:password@]host[:port][/database]");
+        let unreadable = |_| {
+            BuildError::new(
+                "url",
+                "is not the address of a Redis server; write redis://[user:password@]host[:port][/database]",
+            )
+        };
         let info = self.url.as_str().into_connection_info().map_err(unreadable)?;
         let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
         let config = AsyncConnectionConfig::new()

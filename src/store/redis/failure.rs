@@ -26,18 +26,25 @@ pub(super) fn calling(error: &RedisError, script: Option<&Assembled>) -> Failure
             Failure::Replace(refused("the server is a replica now; looking for the primary over a new connection"))
         }
         ErrorKind::Server(ServerErrorKind::BusyLoading) => Failure::Keep(refused("the server is loading its data")),
-        ErrorKind::Server(
-            ServerErrorKind::MasterDown | ServerErrorKind::ClusterDown | ServerErrorKind::TryAgain,
-        ) => Failure::Keep(refused("the server cannot serve now")),
+        ErrorKind::Server(ServerErrorKind::MasterDown | ServerErrorKind::ClusterDown | ServerErrorKind::TryAgain) => {
+            Failure::Keep(refused("the server cannot serve now"))
+        }
         ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask | ServerErrorKind::CrossSlot) => {
-            Failure::Keep(say(StoreErrorKind::Permanent, format!("{code}: the server is a Cluster node; give the address of a single server")))
+            Failure::Keep(say(
+                StoreErrorKind::Permanent,
+                format!("{code}: the server is a Cluster node; give the address of a single server"),
+            ))
         }
         ErrorKind::Server(ServerErrorKind::NoPerm) => Failure::Keep(no_permission(&code)),
         ErrorKind::AuthenticationFailed => {
             Failure::Replace(say(StoreErrorKind::Permanent, "the server refused the user or the password".into()))
         }
-        ErrorKind::Extension if code == "OOM" => Failure::Keep(refused("the server is out of memory and evicts nothing")),
-        ErrorKind::Extension if code == "BUSY" => Failure::Keep(refused("the server runs a script that does not end; see SCRIPT KILL")),
+        ErrorKind::Extension if code == "OOM" => {
+            Failure::Keep(refused("the server is out of memory and evicts nothing"))
+        }
+        ErrorKind::Extension if code == "BUSY" => {
+            Failure::Keep(refused("the server runs a script that does not end; see SCRIPT KILL"))
+        }
         ErrorKind::Server(_) | ErrorKind::Extension => {
             let detail = error.detail().unwrap_or_default();
             if detail.contains("can't run this command") || detail.contains("ACL") || detail.contains("permission") {
@@ -54,8 +61,10 @@ pub(super) fn calling(error: &RedisError, script: Option<&Assembled>) -> Failure
 }
 
 fn no_permission(code: &str) -> StoreError {
-    let text = format!("{code}: the Redis user may not run the script or a command in it; it needs \
-        +evalsha +eval +time +get +set +lrange +lindex +llen +ltrim +rpush +del +pexpire on the keys of the namespace");
+    let text = format!(
+        "{code}: the Redis user may not run the script or a command in it; it needs \
+        +evalsha +eval +time +get +set +lrange +lindex +llen +ltrim +rpush +del +pexpire on the keys of the namespace"
+    );
     StoreError::new(StoreErrorKind::Permanent, text)
 }
 
@@ -65,7 +74,9 @@ pub(super) fn connecting(error: &PoolError) -> StoreError {
             Failure::Replace(error) | Failure::Keep(error) if !error.is_transient() => error,
             _ => StoreError::new(StoreErrorKind::Unavailable, format!("cannot connect: {}", cause(error))),
         },
-        PoolError::Timeout(_) => StoreError::new(StoreErrorKind::Timeout, "the connection pool gave no connection in time"),
+        PoolError::Timeout(_) => {
+            StoreError::new(StoreErrorKind::Timeout, "the connection pool gave no connection in time")
+        }
         PoolError::Closed => StoreError::new(StoreErrorKind::Unavailable, "the connection pool is closed"),
         PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(_) => {
             StoreError::new(StoreErrorKind::Unavailable, "the connection pool is set up wrongly")

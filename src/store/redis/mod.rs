@@ -86,16 +86,30 @@ impl RedisStore {
         RedisStoreBuilder::over(&pool)
     }
 
-    fn new(pool: &deadpool_redis::Pool, connections: usize, connect_timeout: Duration, deadline: Duration) -> RedisStore {
+    fn new(
+        pool: &deadpool_redis::Pool,
+        connections: usize,
+        connect_timeout: Duration,
+        deadline: Duration,
+    ) -> RedisStore {
         let observers = Arc::new(Observers::default());
         let connections = Connections::new(pool, connections, connect_timeout, &observers);
-        RedisStore(Arc::new(Inner { connections, scripts: Scripts::default(), clock: ServerClock::new(), deadline, observers }))
+        RedisStore(Arc::new(Inner {
+            connections,
+            scripts: Scripts::default(),
+            clock: ServerClock::new(),
+            deadline,
+            observers,
+        }))
     }
 }
 
 impl Inner {
     /// Runs `work` within the deadline. A timeout counts against the connection it was waiting for.
-    async fn within<T>(&self, work: impl AsyncFnOnce(&mut Option<Live>, Instant) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    async fn within<T>(
+        &self,
+        work: impl AsyncFnOnce(&mut Option<Live>, Instant) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         let deadline = Instant::now() + self.deadline;
         let mut used = None;
         if let Ok(result) = timeout_at(deadline, work(&mut used, deadline)).await {
@@ -144,13 +158,19 @@ impl Inner {
             }
             Time::Application { now, tolerance } => {
                 [now as f64, never, tolerance as f64, MARGIN + tolerance.div_ceil(1_000) as f64, spend]
-            },
+            }
             Time::Injected(now) => [now as f64, never, 0.0, MARGIN_INJECTED, spend],
         }
     }
 
     /// EVALSHA, and EVAL where the server does not know the script.
-    async fn call_script(&self, live: &mut Live, script: &Script, lines: &[Line<'_>], args: &Args) -> Result<Value, StoreError> {
+    async fn call_script(
+        &self,
+        live: &mut Live,
+        script: &Script,
+        lines: &[Line<'_>],
+        args: &Args,
+    ) -> Result<Value, StoreError> {
         let command = script_command("EVALSHA", &script.sha, lines, args);
         match live.send(&command).await {
             Ok(reply) => return Ok(reply),

@@ -68,20 +68,27 @@ impl Args {
 /// What a script returned.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reply {
-    Answer { now: u64, answer: Answer },
+    Answer {
+        now: u64,
+        answer: Answer,
+    },
     /// It came too late to judge; the server's time is this.
-    Expired { now: u64 },
+    Expired {
+        now: u64,
+    },
 }
 
 /// Reads the reply to an ask of so many lines. Whatever makes no sense is an error.
 pub(super) fn read(reply: &Value, lines: usize) -> Result<Reply, StoreError> {
-    let garbled = || StoreError::new(StoreErrorKind::Garbled, "the server's reply makes no sense for a decision script");
+    let garbled =
+        || StoreError::new(StoreErrorKind::Garbled, "the server's reply makes no sense for a decision script");
     let Value::Array(values) = reply else { return Err(garbled()) };
     let mut numbers = values.iter().map(|value| match value {
         Value::Int(number) => Ok(*number),
         _ => Err(garbled()),
     });
-    let mut count = || numbers.next().ok_or_else(garbled)?.and_then(|number| u64::try_from(number).map_err(|_| garbled()));
+    let mut count =
+        || numbers.next().ok_or_else(garbled)?.and_then(|number| u64::try_from(number).map_err(|_| garbled()));
     let now = count()?;
     if values.len() == 1 {
         return Ok(Reply::Expired { now });
@@ -130,7 +137,8 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_an_error() {
         let ints = |numbers: &[i64]| Value::Array(numbers.iter().copied().map(Value::Int).collect());
-        for reply in [ints(&[]), ints(&[-1]), ints(&[5, 1, 0]), ints(&[5, -1, 0, 0]), ints(&[5, 1, -2, 0]), Value::Okay] {
+        for reply in [ints(&[]), ints(&[-1]), ints(&[5, 1, 0]), ints(&[5, -1, 0, 0]), ints(&[5, 1, -2, 0]), Value::Okay]
+        {
             let error = read(&reply, 1).expect_err("an error");
             assert_eq!(error.kind(), StoreErrorKind::Garbled);
         }

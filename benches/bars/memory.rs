@@ -1,0 +1,164 @@
+//! The memory store against `governor`, both with text for keys.
+
+use std::{
+    hint::black_box,
+    num::NonZeroU32,
+    pin::pin,
+    sync::{Arc, Barrier, Mutex},
+    task::{Context, Poll, Waker},
+    thread,
+    time::Instant,
+};
+
+use governor::DefaultKeyedRateLimiter;
+use sluicegate::{
+    Limit, Limiter, MemoryStore, Quota, Rule, key,
+    store::{Answer, Ask, Line, Purpose, Scope, Store, StoreFuture, Time},
+};
+
+use crate::{
+    drive::Dice,
+    report::{Bar, Pair, ROUNDS, Table},
+    resident,
+};
+
+const RULE: &str = "r";
+
+pub fn run(table: &mut Table) {
+    for (name, keys, decisions) in [("1 key", 1, 2_000_000), ("1,000,000 keys", 1_000_000, 500_000)] {
+        let subjects = Subjects::new(keys);
+        for threads in [1, 2] {
+            subjects.compare(
+                table,
+                &format!("memory: {name}, {threads} thread{}", &"s"[..threads - 1]),
+                threads,
+                decisions,
+            );
+        }
+    }
+    resident::run(table);
+}
+
+/// A burst that no benchmark uses up.
+pub fn ours_quota() -> Quota {
+    Quota::per_second(1_000_000).burst(1_000_000_000_000)
+}
+
+pub fn governor() -> DefaultKeyedRateLimiter<String> {
+    let rate = NonZeroU32::new(1_000_000).expect("a number");
+    DefaultKeyedRateLimiter::keyed(governor::Quota::per_second(rate).allow_burst(NonZeroU32::MAX))
+}
+
+pub fn limiter(store: impl Store) -> Limiter {
+    Limiter::builder(store).rule(Rule::gcra(RULE, ours_quota()).key(key::given())).build().expect("a sound rule")
+}
+
+/// Shards hold equal shares of the most keys, and a million keys do not fall into them evenly.
+pub fn store() -> MemoryStore {
+    MemoryStore::new().max_keys(2_000_000)
+}
+
+/// The public call, to its end. On memory it never waits.
+pub fn acquire(limiter: &Limiter, key: String) -> bool {
+    let mut future = pin!(limiter.acquire([(RULE, key)]));
+    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(decision) => decision.is_allowed(),
+        Poll::Pending => panic!("a decision in memory waits for nothing"),
+    }
+}
+
+struct Subjects {
+    keys: Vec<String>,
+    store: MemoryStore,
+    scope: Scope,
+    limit: Limit,
+    limiter: Limiter,
+    governor: DefaultKeyedRateLimiter<String>,
+}
+
+impl Subjects {
+    fn new(count: usize) -> Subjects {
+        let keys: Vec<String> = (0..count).map(|number| format!("user-{number:07}")).collect();
+        let (scope, limit) = overhear();
+        let store = store();
+        let subjects = Subjects { scope, limit, limiter: limiter(store.clone()), store, governor: governor(), keys };
+        // Every key is known before the clock starts.
+        for key in &subjects.keys {
+            assert!(subjects.borrowed(key) && subjects.governor.check_key(key).is_ok());
+        }
+        assert_eq!(subjects.store.keys(), count);
+        subjects
+    }
+
+    /// The synchronous decision: what a limiter asks of its store, asked directly.
+    #[inline]
+    fn borrowed(&self, key: &str) -> bool {
+        let line = Line { scope: &self.scope, key: key.as_bytes(), limit: &self.limit, cost: 1 };
+        let ask = Ask { lines: &[line], purpose: Purpose::Spend, time: Time::Store };
+        matches!(self.store.acquire_now(&ask), Some(Ok(answer)) if answer.fits())
+    }
+
+    fn compare(&self, table: &mut Table, name: &str, threads: usize, decisions: usize) {
+        let [mut a, mut b, mut c, mut d] = <[Vec<f64>; 4]>::default();
+        for round in 0..ROUNDS {
+            // Whoever comes first in one round comes last in the next.
+            for turn in 0..4 {
+                match if round % 2 == 0 { turn } else { 3 - turn } {
+                    0 => a.push(self.nanos(threads, decisions, |key| self.borrowed(key))),
+                    1 => b.push(self.nanos(threads, decisions, |key| self.governor.check_key(key).is_ok())),
+                    2 => c.push(self.nanos(threads, decisions, |key| acquire(&self.limiter, key.clone()))),
+                    _ => d.push(self.nanos(threads, decisions, |key| self.governor.check_key(&key.clone()).is_ok())),
+                }
+            }
+        }
+        let pair = Pair { ours: &a, reference: &b, unit: "ns" };
+        table.ratio(format!("{name}, borrowed key / governor"), pair, Bar::AtMost(1.0));
+        let pair = Pair { ours: &c, reference: &d, unit: "ns" };
+        table.ratio(format!("{name}, Limiter::acquire, key made per call / governor"), pair, Bar::AtMost(1.5));
+    }
+
+    /// Of one decision on each thread.
+    fn nanos(&self, threads: usize, decisions: usize, decide: impl Fn(&String) -> bool + Sync) -> f64 {
+        let start = Barrier::new(threads);
+        let work = |thread: usize| {
+            let mut dice = Dice::new(thread);
+            start.wait();
+            let began = Instant::now();
+            let allowed = (0..decisions).filter(|_| decide(black_box(&self.keys[dice.below(self.keys.len())]))).count();
+            assert_eq!(allowed, decisions, "the path that is to be measured");
+            began.elapsed().as_nanos() as f64 / decisions as f64
+        };
+        let nanos: Vec<f64> = thread::scope(|scope| {
+            let work = &work;
+            let handles: Vec<_> = (0..threads).map(|thread| scope.spawn(move || work(thread))).collect();
+            handles.into_iter().map(|handle| handle.join().expect("decisions")).collect()
+        });
+        nanos.iter().sum::<f64>() / threads as f64
+    }
+}
+
+/// The scope and the limit that a limiter hands to its store, for asking the store without the limiter.
+fn overhear() -> (Scope, Limit) {
+    let heard = Arc::new(Mutex::new(None));
+    acquire(&limiter(Listener(Arc::clone(&heard))), "anybody".into());
+    heard.lock().expect("no panic").take().expect("one ask")
+}
+
+#[derive(Debug)]
+struct Listener(Arc<Mutex<Option<(Scope, Limit)>>>);
+
+impl Store for Listener {
+    fn acquire_now(&self, ask: &Ask<'_>) -> Option<Result<Answer, sluicegate::StoreError>> {
+        let line = ask.lines.first()?;
+        *self.0.lock().expect("no panic") = Some((line.scope.clone(), *line.limit));
+        Some(Ok(Answer { verdicts: Default::default() }))
+    }
+
+    fn acquire<'a>(&'a self, _: &'a Ask<'a>) -> StoreFuture<'a, Answer> {
+        unreachable!("answered at once")
+    }
+
+    fn reset<'a>(&'a self, _: &'a [Line<'a>]) -> StoreFuture<'a, ()> {
+        unreachable!("nothing is reset")
+    }
+}
