@@ -10,7 +10,7 @@ use crate::{
     server::Server,
 };
 
-const DECISIONS: usize = 4_000;
+const DECISIONS: usize = 12_000;
 const SECOND: u64 = 1_000_000;
 const DAY: u64 = 86_400 * SECOND;
 
@@ -72,15 +72,15 @@ const CASES: [Case; 6] = [
         scarce: (1, DAY),
         users: 1_000,
     },
-    // So few users that each has some hundred entries in a window of a second.
+    // So few users and so short a window that each log holds some hundred entries, and as many leave as come.
     Case {
         name: "sliding log",
         rule: Rule::sliding_log,
         text: include_str!("floor/sliding_log.lua"),
         args: window,
-        ample: (100_000, SECOND),
+        ample: (100_000, SECOND / 25),
         scarce: (100, DAY),
-        users: 100,
+        users: 40,
     },
 ];
 

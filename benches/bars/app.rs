@@ -16,7 +16,7 @@ use axum::{
 };
 use sluicegate::{Limiter, MemoryStore, Quota, RateLimitLayer, Rule, key, store::Store};
 
-use crate::contender::{Script, patient};
+use crate::contender::{PATIENCE, Script, patient};
 
 /// The argument that makes this binary a web server.
 pub const SERVE: &str = "--serve";
@@ -57,9 +57,7 @@ fn layer(store: impl Store) -> RateLimitLayer {
 }
 
 async fn floor(url: &str) -> Script {
-    let client = redis::Client::open(url).expect("an address");
-    let connection = client.get_multiplexed_async_connection().await.expect("a connection");
-    Script::load(connection, include_str!("floor/gcra.lua"), &[100_000, BURST, 1]).await
+    Script::over(url, include_str!("floor/gcra.lua"), &[100_000, BURST, 1], Some(PATIENCE)).await
 }
 
 /// What one writes by hand: the script, a 429, and the headers that clients read.

@@ -86,7 +86,7 @@ impl Contender for Ticking {
     }
 }
 
-const STEP: Duration = Duration::from_micros(10);
+const STEP: Duration = Duration::from_micros(20);
 
 /// A log that this many entries fill or stay in.
 async fn log(server: &Server, name: &str, entries: u64, limit: u64) -> Ticking {

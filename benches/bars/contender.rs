@@ -32,9 +32,11 @@ impl Ours {
     }
 }
 
-/// A store that times nothing out, however busy the machine is.
+/// Long enough that nothing times out, however busy the machine is.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+
 pub fn patient(url: &str) -> RedisStore {
-    RedisStore::builder(url).deadline(Duration::from_secs(5)).build().expect("a sound address")
+    RedisStore::builder(url).deadline(PATIENCE).build().expect("a sound address")
 }
 
 impl Contender for Ours {
@@ -57,23 +59,20 @@ pub struct Script {
 }
 
 impl Script {
-    /// Over a connection as the client makes it by default: with a timeout of half a second around each answer.
+    /// With a timeout around each answer, as the client has it by default; as patient as the crate's here.
     pub async fn new(server: &Server, text: &str, args: &[u64]) -> Script {
-        Script::over(server, text, args, AsyncConnectionConfig::new()).await
+        Script::over(&server.url, text, args, Some(PATIENCE)).await
     }
 
     /// Waits for answers however long they take, which saves a timer each.
     pub async fn endless(server: &Server, text: &str, args: &[u64]) -> Script {
-        Script::over(server, text, args, AsyncConnectionConfig::new().set_response_timeout(None)).await
+        Script::over(&server.url, text, args, None).await
     }
 
-    async fn over(server: &Server, text: &str, args: &[u64], config: AsyncConnectionConfig) -> Script {
-        let client = redis::Client::open(server.url.as_str()).expect("an address");
-        let connection = client.get_multiplexed_async_connection_with_config(&config).await.expect("a connection");
-        Script::load(connection, text, args).await
-    }
-
-    pub async fn load(mut connection: MultiplexedConnection, text: &str, args: &[u64]) -> Script {
+    pub async fn over(url: &str, text: &str, args: &[u64], timeout: Option<Duration>) -> Script {
+        let client = redis::Client::open(url).expect("an address");
+        let config = AsyncConnectionConfig::new().set_response_timeout(timeout);
+        let mut connection = client.get_multiplexed_async_connection_with_config(&config).await.expect("a connection");
         let loaded = redis::cmd("SCRIPT").arg("LOAD").arg(text).query_async::<String>(&mut connection).await;
         Script { connection, sha: loaded.expect("a sound script").into(), args: args.into() }
     }

@@ -28,7 +28,8 @@ pub struct Spent {
 }
 
 pub async fn measure<C: Contender>(server: &Server, contender: &C, load: &Load) -> Spent {
-    let (client, inside, began) = (cpu_nanos(std::process::id()), server.script_micros(), Instant::now());
+    let inside = server.script_micros();
+    let (client, began) = (cpu_nanos(std::process::id()), Instant::now());
     let tasks: Vec<_> =
         (0..load.callers).map(|caller| tokio::spawn(call(contender.clone(), load.clone(), caller))).collect();
     let mut count = 0.0;
@@ -36,11 +37,9 @@ pub async fn measure<C: Contender>(server: &Server, contender: &C, load: &Load) 
         count += task.await.expect("decisions") as f64;
     }
     let wall = began.elapsed().as_secs_f64();
-    Spent {
-        client_nanos: (cpu_nanos(std::process::id()) - client) / count,
-        server_micros: (server.script_micros() - inside) / count,
-        per_second: count / wall,
-    }
+    let client = cpu_nanos(std::process::id()) - client;
+    let inside = server.script_micros() - inside;
+    Spent { client_nanos: client / count, server_micros: inside / count, per_second: count / wall }
 }
 
 async fn call<C: Contender>(mut contender: C, load: Load, caller: usize) -> usize {

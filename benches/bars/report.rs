@@ -1,7 +1,7 @@
 //! Ratios, and the table they end in.
 
 /// Turns of each comparison. Odd, so that the median is a turn that was measured.
-pub const ROUNDS: usize = 9;
+pub const ROUNDS: usize = 11;
 
 /// What a measured ratio or number must keep to.
 #[derive(Clone, Copy)]

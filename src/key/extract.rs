@@ -92,7 +92,7 @@ pub fn route() -> KeyBy {
             return Some(Key::new(path.as_str().as_bytes()));
         }
         let _ = head;
-        None
+        None::<Key>
     })
 }
 

@@ -94,14 +94,13 @@ impl Limiter {
     fn pick(&self, call: Call<'_>) -> Result<Picks, StoreError> {
         let mut picks = Picks::new();
         for entry in call.0 {
-            let Some((rule, key)) = self.0.rules.named(entry.rule).zip(entry.key) else {
-                if self.0.rules.named(entry.rule).is_some() {
-                    continue;
-                }
+            let Some(rule) = self.0.rules.named(entry.rule) else {
                 let text = format!("no rule is named {:?}; the limiter has {}", entry.rule, self.0.rules);
                 return Err(StoreError::new(StoreErrorKind::Permanent, text));
             };
-            picks.push(Pick { rule: rule.index(), key, cost: entry.cost.unwrap_or_else(|| rule.usual_cost()) });
+            if let Some(key) = entry.key {
+                picks.push(Pick { rule: rule.index(), key, cost: entry.cost.unwrap_or_else(|| rule.usual_cost()) });
+            }
         }
         Ok(picks)
     }

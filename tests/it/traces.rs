@@ -7,11 +7,14 @@ use proptest::{
     strategy::ValueTree,
     test_runner::{Config, TestRng, TestRunner},
 };
-use sluicegate::{Call, Clock, Decision, Limiter, ManualClock, Quota, Rule, key};
+use sluicegate::{
+    Call, Clock, Decision, Limiter, ManualClock, MemoryStore, Quota, Rule, key,
+    store::{Ask, Line, Purpose, Scope, Store, Time},
+};
 
 use crate::support::{
     server::VERSIONS,
-    stores::{BEGIN, Backend},
+    stores::{BEGIN, Backend, namespace, patient},
 };
 
 const NAMES: [&str; 7] = ["fixed", "first", "log", "counter", "bucket", "gcra", "leaky"];
@@ -77,12 +80,12 @@ fn quotas() -> impl Strategy<Value = (Quota, u64)> {
 }
 
 /// Runs one trace over both stores and compares every answer.
-async fn compare(server: &Backend, names: &[&'static str], trace: &Trace, clock_of: impl Fn(ManualClock) -> Clock) {
+async fn compare(server: &Backend, names: &[&'static str], trace: &Trace) {
     let memory = Backend::memory();
     let clock = ManualClock::new(BEGIN);
     let mut now = BEGIN;
     let build = |backend: &Backend, quotas: &[(Quota, u64)]| -> Option<Limiter> {
-        let builder = backend.builder().clock(clock_of(clock.clone()));
+        let builder = backend.builder().clock(Clock::manual(clock.clone()));
         let rules = names.iter().zip(quotas).map(|(name, (quota, burst))| rule(name, *quota, *burst));
         rules.fold(builder, sluicegate::LimiterBuilder::rule).build().ok()
     };
@@ -161,7 +164,7 @@ async fn every_algorithm_alone_agrees_with_its_script() {
     for (seed, name) in (0..).zip(NAMES) {
         for version in VERSIONS {
             for trace in traces(seed, true).take(30) {
-                compare(&Backend::redis(version), &[name], &trace, Clock::manual).await;
+                compare(&Backend::redis(version), &[name], &trace).await;
             }
         }
     }
@@ -171,7 +174,30 @@ async fn every_algorithm_alone_agrees_with_its_script() {
 async fn all_algorithms_in_one_decision_agree() {
     for version in VERSIONS {
         for trace in traces(77, true).take(40) {
-            compare(&Backend::redis(version), &NAMES, &trace, Clock::manual).await;
+            compare(&Backend::redis(version), &NAMES, &trace).await;
+        }
+    }
+}
+
+/// Processes whose clocks differ write to one count: by up to the tolerance time stands still, beyond it the state is moved.
+#[tokio::test]
+async fn clocks_that_differ_agree() {
+    let jitter = prop::collection::vec((-150_000i64..150_000, 0u64..3, any::<bool>()), 200);
+    let mut runner = TestRunner::new_with_rng(Config::default(), TestRng::from_seed(Default::default(), &[9; 32]));
+    for version in VERSIONS {
+        let (memory, server) = (MemoryStore::new(), patient(&version.shared().url()));
+        for (round, name) in NAMES.into_iter().cycle().take(42).enumerate() {
+            let window = [40_000, 250_000, 1_000_000][round % 3];
+            let limit = rule(name, Quota::per(7, Duration::from_micros(window)), 5).check().expect("sound");
+            let scope = Scope::new(&namespace(), name);
+            let mut base = BEGIN.as_micros() as i64;
+            for (offset, cost, spend) in jitter.new_tree(&mut runner).expect("a trace").current() {
+                base += offset.rem_euclid(20_000);
+                let time = Time::Application { now: (base + offset) as u64, tolerance: 100_000 };
+                let lines = [Line { scope: &scope, key: b"k", limit: &limit, cost }];
+                let ask = Ask { lines: &lines, purpose: if spend { Purpose::Spend } else { Purpose::Peek }, time };
+                assert_eq!(memory.acquire(&ask).await, server.acquire(&ask).await, "{version:?} {name} {ask:?}");
+            }
         }
     }
 }

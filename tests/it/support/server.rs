@@ -3,6 +3,7 @@
 use std::{
     io::{BufRead, BufReader},
     net::{SocketAddr, TcpListener, TcpStream},
+    path::Path,
     process::{Child, ChildStdin, Command, Stdio},
     sync::OnceLock,
     time::{Duration, Instant},
@@ -49,13 +50,27 @@ impl Server {
         Server::start_on(version, free_port(), &[])
     }
 
+    /// A server whose clock is as far off as the file says: `+3600s`. Only the Valkey binary bears it.
+    pub fn start_with_clock(offset: &Path) -> Server {
+        let library = std::env::var("SLUICEGATE_FAKETIME").expect("SLUICEGATE_FAKETIME: run the tests with tests/run");
+        let offset = offset.to_str().expect("a path");
+        let environment =
+            [("LD_PRELOAD", library.as_str()), ("FAKETIME_TIMESTAMP_FILE", offset), ("FAKETIME_NO_CACHE", "1")];
+        Server::start_in(Version::Valkey9, free_port(), &[], &environment)
+    }
+
     /// A server with more settings, on a given port.
     pub fn start_on(version: Version, port: u16, more: &[&str]) -> Server {
+        Server::start_in(version, port, more, &[])
+    }
+
+    fn start_in(version: Version, port: u16, more: &[&str], environment: &[(&str, &str)]) -> Server {
         let script = r#""$@" >/dev/null 2>&1 & echo $!; cat >/dev/null; kill -CONT $! 2>/dev/null; kill -9 $!"#;
         let mut shell = Command::new("sh")
             .args(["-c", script, "sh", &version.binary(), "--port", &port.to_string()])
             .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", "/tmp"])
             .args(more)
+            .envs(environment.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
