@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use self::{
     clock::Clock,
-    shard::{Full, Shard},
+    shard::{Full, Room, Shard},
 };
 use super::{Answer, Ask, Line, Purpose, Store, StoreFuture, Time, Verdict, Wait};
 use crate::{
@@ -45,6 +45,7 @@ pub struct MemoryStore(Arc<Inner>);
 
 struct Inner {
     shards: Box<[Mutex<Shard>]>,
+    room: Arc<Room>,
     hasher: foldhash::fast::RandomState,
     clock: Clock,
     observers: Observers,
@@ -66,9 +67,10 @@ impl MemoryStore {
     }
 
     fn of(keys: usize) -> MemoryStore {
-        let shards = (0..SHARDS).map(|_| Mutex::new(Shard::new(keys.div_ceil(SHARDS)))).collect();
+        let room = Arc::new(Room::new(keys));
         MemoryStore(Arc::new(Inner {
-            shards,
+            shards: (0..SHARDS).map(|_| Mutex::new(Shard::new(Arc::clone(&room)))).collect(),
+            room,
             hasher: foldhash::fast::RandomState::default(),
             clock: Clock::new(),
             observers: Observers::default(),
@@ -77,7 +79,7 @@ impl MemoryStore {
 
     /// How many keys are held.
     pub fn keys(&self) -> usize {
-        self.0.shards.iter().map(|shard| lock(shard).len()).sum()
+        self.0.room.keys()
     }
 }
 
@@ -102,10 +104,7 @@ impl Inner {
     #[inline]
     fn decide_one(&self, line: &Line<'_>, spend: bool, at: Moment) -> Result<Verdict, Full> {
         let hash = self.hash(line.scope.id(), line.key);
-        let mut shard = lock(self.shard(hash));
-        let judged = shard.judge(hash, line, line.key, at, spend)?;
-        let charge = spend && judged.wait == Wait::None;
-        Ok(shard.finish(hash, line, line.key, at, judged, charge))
+        lock(self.shard(hash)).decide(hash, line, at, spend)
     }
 
     /// Locks the shards of all lines, in the order of the shards so that two asks cannot wait for each other.

@@ -1,11 +1,37 @@
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
 use hashbrown::HashTable;
 use smallvec::SmallVec;
 
 use super::OVERFLOW;
 use crate::{
-    algorithm::{Moment, State},
+    algorithm::{Left, Moment, State},
     store::{Line, Verdict, Wait},
 };
+
+/// How many keys there are in all shards, and how many there may be.
+#[derive(Debug)]
+pub(super) struct Room {
+    keys: AtomicUsize,
+    most: usize,
+}
+
+impl Room {
+    pub(super) fn new(most: usize) -> Room {
+        Room { keys: AtomicUsize::new(0), most }
+    }
+
+    pub(super) fn keys(&self) -> usize {
+        self.keys.load(Ordering::Relaxed)
+    }
+
+    fn is_full(&self) -> bool {
+        self.keys() >= self.most
+    }
+}
 
 /// What judging a line came to.
 pub(super) struct Judged {
@@ -23,7 +49,7 @@ pub(super) struct Shard {
     entries: Vec<Entry>,
     /// Where the search for idle entries goes on.
     hand: usize,
-    most: usize,
+    room: Arc<Room>,
 }
 
 struct Entry {
@@ -35,16 +61,45 @@ struct Entry {
     state: State,
 }
 
+impl Judged {
+    fn verdict(self, left: Left) -> Verdict {
+        Verdict { wait: self.wait, remaining: left.remaining, reset_after: left.reset_after }
+    }
+}
+
+impl Entry {
+    #[inline]
+    fn judge(&mut self, line: &Line<'_>, at: Moment, spend: bool) -> Judged {
+        let params = line.limit.params();
+        // A peek leaves the state as it was in any case, a refusal unless it was repaired.
+        let before = if spend { self.state.saved() } else { Some(self.state.clone()) };
+        let repaired = params.advance(&mut self.state, at);
+        let wait = params.wait(&self.state, at, line.cost);
+        Judged { wait, before: before.filter(|_| !repaired || !spend) }
+    }
+
+    #[inline]
+    fn finish(&mut self, line: &Line<'_>, at: Moment, mut judged: Judged, charge: bool) -> Verdict {
+        let params = line.limit.params();
+        let charge = charge && line.cost > 0;
+        if charge {
+            params.charge(&mut self.state, at, line.cost);
+        }
+        let left = params.left(&self.state, at);
+        match judged.before.take() {
+            Some(before) if !charge => self.state = before,
+            _ => self.idle_at = at.now + params.idle_after(&self.state, at, left),
+        }
+        judged.verdict(left)
+    }
+}
+
 /// Entries looked at for each new key: more than one, so that the search is faster than the growth.
 const LOOKS: usize = 4;
 
 impl Shard {
-    pub(super) fn new(most: usize) -> Shard {
-        Shard { table: HashTable::new(), entries: Vec::new(), hand: 0, most }
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.entries.len()
+    pub(super) fn new(room: Arc<Room>) -> Shard {
+        Shard { table: HashTable::new(), entries: Vec::new(), hand: 0, room }
     }
 
     #[inline]
@@ -56,8 +111,20 @@ impl Shard {
         self.entries.get_mut(index as usize)
     }
 
-    /// How long the line must wait. Brings the state up to now; spends nothing.
+    /// Judges and finishes one line that is all there is to the ask.
     #[inline]
+    pub(super) fn decide(&mut self, hash: u64, line: &Line<'_>, at: Moment, spend: bool) -> Result<Verdict, Full> {
+        if let Some(entry) = self.find(hash, line.key) {
+            let judged = entry.judge(line, at, spend);
+            let charge = spend && judged.wait == Wait::None;
+            return Ok(entry.finish(line, at, judged, charge));
+        }
+        let judged = self.judge_new(line, line.key, at)?;
+        let charge = spend && judged.wait == Wait::None;
+        Ok(self.finish_new(hash, line, line.key, at, judged, charge))
+    }
+
+    /// How long the line must wait. Brings the state up to now; spends nothing.
     pub(super) fn judge(
         &mut self,
         hash: u64,
@@ -66,25 +133,13 @@ impl Shard {
         at: Moment,
         spend: bool,
     ) -> Result<Judged, Full> {
-        let params = line.limit.params();
-        if let Some(entry) = self.find(hash, key) {
-            // A peek leaves the state as it was in any case, a refusal unless it was repaired.
-            let before = if spend { entry.state.saved() } else { Some(entry.state.clone()) };
-            let repaired = params.advance(&mut entry.state, at);
-            let wait = params.wait(&entry.state, at, line.cost);
-            return Ok(Judged { wait, before: before.filter(|_| !repaired || !spend) });
+        match self.find(hash, key) {
+            Some(entry) => Ok(entry.judge(line, at, spend)),
+            None => self.judge_new(line, key, at),
         }
-        self.make_room(at.now);
-        if self.entries.len() >= self.most && key != OVERFLOW {
-            return Err(Full);
-        }
-        let mut state = params.fresh();
-        params.advance(&mut state, at);
-        Ok(Judged { wait: params.wait(&state, at, line.cost), before: None })
     }
 
-    /// Charges the line if `spend`, and answers how it stands. What is not spent leaves the state as it was.
-    #[inline]
+    /// Charges the line if `charge`, and answers how it stands. What is not charged leaves the state as it was.
     pub(super) fn finish(
         &mut self,
         hash: u64,
@@ -92,33 +147,46 @@ impl Shard {
         key: &[u8],
         at: Moment,
         judged: Judged,
-        spend: bool,
+        charge: bool,
     ) -> Verdict {
-        let params = line.limit.params();
-        let spend = spend && line.cost > 0;
-        if let Some(entry) = self.find(hash, key) {
-            if spend {
-                params.charge(&mut entry.state, at, line.cost);
-            }
-            let left = params.left(&entry.state, at);
-            if spend {
-                entry.idle_at = at.now + params.idle_after(&entry.state, at, left);
-            } else if let Some(before) = judged.before {
-                entry.state = before;
-            }
-            return Verdict { wait: judged.wait, remaining: left.remaining, reset_after: left.reset_after };
+        match self.find(hash, key) {
+            Some(entry) => entry.finish(line, at, judged, charge),
+            None => self.finish_new(hash, line, key, at, judged, charge),
         }
+    }
+
+    fn judge_new(&mut self, line: &Line<'_>, key: &[u8], at: Moment) -> Result<Judged, Full> {
+        self.make_room(at.now);
+        if self.room.is_full() && key != OVERFLOW {
+            return Err(Full);
+        }
+        let params = line.limit.params();
         let mut state = params.fresh();
         params.advance(&mut state, at);
-        if spend {
+        Ok(Judged { wait: params.wait(&state, at, line.cost), before: None })
+    }
+
+    fn finish_new(
+        &mut self,
+        hash: u64,
+        line: &Line<'_>,
+        key: &[u8],
+        at: Moment,
+        judged: Judged,
+        charge: bool,
+    ) -> Verdict {
+        let params = line.limit.params();
+        let mut state = params.fresh();
+        params.advance(&mut state, at);
+        if charge {
             params.charge(&mut state, at, line.cost);
         }
         let left = params.left(&state, at);
-        if spend {
+        if charge && line.cost > 0 {
             let idle_at = at.now + params.idle_after(&state, at, left);
             self.insert(Entry { hash, key: SmallVec::from_slice(key), idle_at, state });
         }
-        Verdict { wait: judged.wait, remaining: left.remaining, reset_after: left.reset_after }
+        judged.verdict(left)
     }
 
     fn insert(&mut self, entry: Entry) {
@@ -131,6 +199,7 @@ impl Shard {
         let rehash = |index: &u32| entries.get(*index as usize).map_or(0, |entry| entry.hash);
         self.table.insert_unique(entry.hash, index, rehash);
         self.entries.push(entry);
+        self.room.keys.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn forget(&mut self, hash: u64, key: &[u8]) {
@@ -144,7 +213,7 @@ impl Shard {
 
     /// Removes idle entries among the next few, so that a store of passing keys stays as large as the keys that matter.
     fn make_room(&mut self, now: u64) {
-        let looks = if self.entries.len() >= self.most { LOOKS * 16 } else { LOOKS };
+        let looks = if self.room.is_full() { LOOKS * 16 } else { LOOKS };
         for _ in 0..looks {
             match self.entries.get(self.hand) {
                 None if self.entries.is_empty() => return,
@@ -162,6 +231,7 @@ impl Shard {
             found.remove();
         }
         self.entries.swap_remove(index);
+        self.room.keys.fetch_sub(1, Ordering::Relaxed);
         let last = self.entries.len();
         if let Some(moved) = self.entries.get(index)
             && let Ok(mut found) = self.table.find_entry(moved.hash, |candidate| *candidate as usize == last)
