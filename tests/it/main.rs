@@ -9,6 +9,7 @@ mod edge;
 mod headers;
 mod house;
 mod keys;
+mod known_bugs;
 mod memory_store;
 mod processes;
 mod redis_store;
