@@ -16,6 +16,8 @@ pub struct Decision {
     rules: Arc<Rules>,
     lines: SmallVec<[Decided; 2]>,
     outcome: Outcome,
+    /// The decision of a limiter further out.
+    outer: Option<Arc<Decision>>,
 }
 
 #[derive(Clone, Debug)]
@@ -38,15 +40,25 @@ impl Decision {
     #[inline]
     pub(crate) fn new(rules: Arc<Rules>, lines: SmallVec<[Decided; 2]>) -> Decision {
         let fits = lines.iter().all(|line| line.verdict.wait == Wait::None);
-        Decision { rules, lines, outcome: if fits { Outcome::Allowed } else { Outcome::Refused } }
+        Decision { rules, lines, outcome: if fits { Outcome::Allowed } else { Outcome::Refused }, outer: None }
     }
 
     pub(crate) fn failed(rules: Arc<Rules>, error: StoreError) -> Decision {
-        Decision { rules, lines: SmallVec::new(), outcome: Outcome::Failed(Arc::new(error)) }
+        Decision { rules, lines: SmallVec::new(), outcome: Outcome::Failed(Arc::new(error)), outer: None }
     }
 
     pub(crate) fn rules(&self) -> &Rules {
         &self.rules
+    }
+
+    /// Whether a limiter of these rules made this decision or one further out.
+    pub(crate) fn is_of(&self, rules: &Arc<Rules>) -> bool {
+        Arc::ptr_eq(&self.rules, rules) || self.outer.as_ref().is_some_and(|outer| outer.is_of(rules))
+    }
+
+    pub(crate) fn within(mut self, outer: Option<Decision>) -> Decision {
+        self.outer = outer.map(Arc::new);
+        self
     }
 
     pub(crate) fn lines(&self) -> &[Decided] {

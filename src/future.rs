@@ -98,7 +98,9 @@ where
     let Ruling::Decided(decision) = ruling else {
         return State::Refused { response: None };
     };
-    let nested = head.extensions.insert(decision.clone()).is_some();
+    let outer = head.extensions.remove::<Decision>();
+    let nested = outer.is_some();
+    head.extensions.insert(decision.clone().within(outer));
     let inner = service.call(Request::from_parts(head, body));
     State::Running { inner, decision: Some(decision), nested }
 }

@@ -3,7 +3,7 @@
 use std::{
     fmt,
     sync::{
-        Arc, OnceLock, PoisonError, RwLock,
+        Arc, OnceLock, PoisonError, RwLock, Weak,
         atomic::{AtomicU64, Ordering},
     },
     time::Instant,
@@ -63,7 +63,8 @@ pub enum StoreEvent {
 /// Those who watch a store, and the log.
 #[derive(Default)]
 pub(crate) struct Observers {
-    list: RwLock<Vec<Arc<dyn Observer>>>,
+    /// Held by their limiters: one that is gone watches no more.
+    list: RwLock<Vec<Weak<dyn Observer>>>,
     /// Microseconds of `since` at which each kind of event was last logged.
     logged: [AtomicU64; KINDS],
     since: OnceLock<Instant>,
@@ -72,13 +73,16 @@ pub(crate) struct Observers {
 const KINDS: usize = 6;
 
 impl Observers {
-    pub(crate) fn add(&self, observer: Arc<dyn Observer>) {
-        self.list.write().unwrap_or_else(PoisonError::into_inner).push(observer);
+    pub(crate) fn add(&self, observer: &Arc<dyn Observer>) {
+        let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
+        list.retain(|observer| observer.strong_count() > 0);
+        list.push(Arc::downgrade(observer));
     }
 
     pub(crate) fn tell(&self, event: &StoreEvent) {
         self.log(event);
-        for observer in self.list.read().unwrap_or_else(PoisonError::into_inner).iter() {
+        let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
+        for observer in list.iter().filter_map(Weak::upgrade) {
             observer.store(event);
         }
     }

@@ -39,8 +39,7 @@ impl<S> RateLimit<S> {
         if is_preflight(head) {
             return true;
         }
-        let outer = head.extensions.get::<Decision>();
-        let twice = outer.is_some_and(|outer| std::ptr::eq(outer.rules(), &**self.limiter.rules()));
+        let twice = head.extensions.get::<Decision>().is_some_and(|outer| outer.is_of(self.limiter.rules()));
         if twice && !self.told_twice.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 "one Limiter is layered twice around this route; each request is counted once, by the outer layer"

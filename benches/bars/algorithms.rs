@@ -10,7 +10,7 @@ use crate::{
     server::Server,
 };
 
-const DECISIONS: usize = 12_000;
+const DECISIONS: usize = 5_000;
 const SECOND: u64 = 1_000_000;
 const DAY: u64 = 86_400 * SECOND;
 
@@ -78,9 +78,9 @@ const CASES: [Case; 6] = [
         rule: Rule::sliding_log,
         text: include_str!("floor/sliding_log.lua"),
         args: window,
-        ample: (100_000, SECOND / 25),
+        ample: (100_000, SECOND / 100),
         scarce: (100, DAY),
-        users: 40,
+        users: 10,
     },
 ];
 

@@ -19,7 +19,7 @@ use crate::{
 };
 
 const CONNECTIONS: usize = 64;
-const REQUESTS: usize = 120;
+const REQUESTS: usize = 60;
 const USERS: usize = 10_000;
 const APPS: [&str; 5] = ["bare", "memory", "floor", "redis", "silent"];
 

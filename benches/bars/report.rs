@@ -1,7 +1,7 @@
 //! Ratios, and the table they end in.
 
-/// Turns of each comparison. Odd, so that the median is a turn that was measured.
-pub const ROUNDS: usize = 11;
+/// Turns of each comparison: many short ones, so that a burst of other work spoils a few and not the median.
+pub const ROUNDS: usize = 21;
 
 /// What a measured ratio or number must keep to.
 #[derive(Clone, Copy)]

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::{
     machine::resident_bytes,
-    memory::{acquire, governor, limiter, store},
+    memory::{SLOW, acquire, store},
     report::{Bar, Table},
 };
 
@@ -35,7 +35,7 @@ pub fn fill(which: &str, shape: &str) {
         "short" => format!("user-{number:07}"),
         _ => format!("{number:08x}-0000-4000-8000-000000000000"),
     };
-    let (limiter, governor) = (limiter(store()), governor());
+    let (limiter, governor) = (SLOW.limiter(store()), SLOW.governor());
     let before = resident_bytes();
     for number in 0..KEYS {
         let allowed = match which {

@@ -12,7 +12,7 @@ use crate::{
     server::Server,
 };
 
-const DECISIONS: usize = 30_000;
+const DECISIONS: usize = 12_000;
 const SECOND: u64 = 1_000_000;
 
 pub fn run(table: &mut Table) {

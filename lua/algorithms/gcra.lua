@@ -6,7 +6,7 @@
            else string: kind 5, time (microseconds), parts beyond it, parts a tick, parts of a unit, power of ten of the tick
   capacity and cost are in parts; t_N is in ticks, used_N in parts
 ]]
---@ args tick per_tick per_unit capacity cost pace
+--@ args tick power per_tick per_unit capacity cost pace
 --@ names t used
 --@ judge
 do
@@ -33,7 +33,7 @@ do
     local ticks = (dry - dry % tick) / tick - (now - now % tick) / tick
     if kind == 5 and ticks >= 0 then
       used_N = ticks * per_tick + beyond
-      if per_tick ~= per_tick_N or per_unit ~= per_unit_N or tick ~= tick_N then
+      if per_tick ~= per_tick_N or per_unit ~= per_unit_N or power ~= power_N then
         repaired_N = used_N > 0
         used_N = math.ceil(used_N / per_unit * per_unit_N)
       end
@@ -66,8 +66,7 @@ do
     state = string.format('%.0f%03d', (t_N + used_N) * tick_N, pace_N)
   else
     local beyond = used_N % per_tick_N
-    local power = tick_N == 1 and 0 or tick_N == 10 and 1 or tick_N == 100 and 2 or 3
-    state = pack('<BdI6I6I6B', 5, (t_N + (used_N - beyond) / per_tick_N) * tick_N, beyond, per_tick_N, per_unit_N, power)
+    state = pack('<BdI6I6I6B', 5, (t_N + (used_N - beyond) / per_tick_N) * tick_N, beyond, per_tick_N, per_unit_N, power_N)
   end
   call('SET', KEYS[N], state, 'PX', (reset_N - reset_N % 1000) / 1000 + margin)
 end

@@ -13,15 +13,12 @@ do
   if raw and #raw == 27 then
     local kind, start, window, current, previous = unpack('<BdI6I6I6', raw)
     if kind == 2 then
-      if start > now then
-        if start - now <= tolerance then
-          time = start
-        else
-          start, repaired_N = now - now % tick_N, true
-        end
-      end
-      if window ~= window_N * tick_N then
-        -- Another length: what is in use now becomes the count of a window that begins now.
+      if start > now and start - now <= tolerance then time = start end
+      if start > time then
+        -- The clock went back: what was counted fades out over one window from now.
+        current, previous, repaired_N = 0, current + previous, true
+      elseif window ~= window_N * tick_N then
+        -- Another length: what is in use now fades out over one window from now.
         local passed, left = time - start, 0
         if passed >= 2 * window then
           current, previous = 0, 0
@@ -30,9 +27,9 @@ do
         else
           left = window - passed
         end
-        current = current + math.ceil(previous * (left / window))
-        start, previous, repaired_N = time - time % tick_N, 0, current > 0
+        current, previous, repaired_N = 0, current + math.ceil(previous * (left / window)), true
       end
+      if repaired_N then start = time - time % tick_N end
       start_N = (start - start % tick_N) / tick_N
       passed_N = (time - time % tick_N) / tick_N - start_N
       if passed_N < window_N then

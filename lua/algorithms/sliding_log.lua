@@ -88,6 +88,8 @@ do
       end
     end
     retry_N = left + t_N - now
+    -- A window that was made longer matters for longer than its TTL.
+    if call('PTTL', KEYS[N]) * 1000 < retry_N then repaired_N = true end
   end
 end
 --@ charge
@@ -102,10 +104,10 @@ do
   local span, totals = 281474976710656, 16777216
   if drop_N < 0 then
     call('DEL', KEYS[N])
-  elseif repaired_N then
+  elseif keep_N > 0 then
     call('LTRIM', KEYS[N], drop_N, keep_N - 1)
     call('RPUSH', KEYS[N], pack('<I6I3', now % span, total_N))
-  elseif drop_N > 0 then
+  elseif granted and drop_N > 0 then
     call('LTRIM', KEYS[N], drop_N, -1)
   end
   if granted and cost_N > 0 then

@@ -1,25 +1,31 @@
 --[[
   Token bucket: the level at the time of the last charge. Specified by src/algorithm/token_bucket.rs.
 
-  KEYS[N]  string: kind 3, last (microseconds), level (parts), parts of a unit
+  KEYS[N]  string: kind 3, last (microseconds), level (parts), and the rate: parts a tick, parts of a unit, power of ten
+           of the tick
   capacity and cost are in parts; t_N is in ticks
 ]]
---@ args tick per_tick per_unit capacity cost
+--@ args tick power per_tick per_unit capacity cost
 --@ names t level
 --@ judge
 do
   local raw = pcall('GET', KEYS[N])
   t_N, level_N, repaired_N = (now - now % tick_N) / tick_N, capacity_N, false
-  if raw and #raw == 25 then
-    local kind, last, level, per_unit = unpack('<Bddd', raw)
+  if raw and #raw == 28 then
+    local kind, last, level, per_tick, per_unit, power = unpack('<BI7i7I6I6B', raw)
     if kind == 3 then
       local gain = 0
       if last > now then
         if last - now <= tolerance then t_N = (last - last % tick_N) / tick_N else repaired_N = true end
-      else
-        gain = (t_N - (last - last % tick_N) / tick_N) * per_tick_N
       end
-      if per_unit ~= per_unit_N then level = math.floor(level / per_unit * per_unit_N) end
+      if per_tick == per_tick_N and per_unit == per_unit_N and power == power_N then
+        if last <= now then gain = (t_N - (last - last % tick_N) / tick_N) * per_tick_N end
+      else
+        -- Another rate: refilled at the old one until now.
+        local tick = 10 ^ power
+        if last <= now then level = level + ((now - now % tick) / tick - (last - last % tick) / tick) * per_tick end
+        level, repaired_N = math.floor(level / per_unit * per_unit_N), true
+      end
       if gain < capacity_N - level then level_N = level + gain end
     end
   elseif raw and raw.err and not raw.err:find('WRONGTYPE') then
@@ -42,4 +48,4 @@ if level_N < capacity_N then
   reset_N = (t_N + (room - room % per_tick_N) / per_tick_N) * tick_N - now
 end
 --@ write
-call('SET', KEYS[N], pack('<Bddd', 3, t_N * tick_N, level_N, per_unit_N), 'PX', (reset_N - reset_N % 1000) / 1000 + margin)
+call('SET', KEYS[N], pack('<BI7i7I6I6B', 3, t_N * tick_N, level_N, per_tick_N, per_unit_N, power_N), 'PX', (reset_N - reset_N % 1000) / 1000 + margin)

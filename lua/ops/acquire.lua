@@ -2,7 +2,7 @@
   Judges every rule, then charges all of them or none. In one call, so that nobody comes between.
 
   KEYS     one for each rule
-  ARGV[1]  little-endian doubles: now (microseconds, or 0: the server's own clock), not_after, tolerance (microseconds),
+  ARGV[1]  little-endian doubles: now (microseconds, or -1: the server's own clock), not_after, tolerance (microseconds),
            margin (milliseconds added to every TTL), spend (1, or 0 to judge only), then the arguments of each rule in turn
   returns  now, then for each rule: remaining, retry (microseconds; 0 it fits, -1 it never will), reset (microseconds)
            or now alone: the call came later than not_after and nothing was judged
@@ -12,7 +12,7 @@
 --@ begin
 local call, pcall, unpack, pack = redis.call, redis.pcall, struct.unpack, struct.pack
 --@ time
-if now == 0 then
+if now < 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end

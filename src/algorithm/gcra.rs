@@ -10,7 +10,7 @@
 //! Since the state is a time in the future by nature, one that lies further ahead than the burst allows (a clock that
 //! stepped back, a burst that was lowered) is cut to the burst when it is first seen.
 
-use super::{Left, Moment, Parts, Steps, Wait};
+use super::{Left, Moment, Parts, Rate, Steps, Wait};
 
 /// When everything used will have been earned back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(crate) enum State {
     /// One part a tick: the time alone, and the pace to a sixteenth.
     Whole { dry_at: u64, pace: u64 },
     /// Several parts a tick: the time, the parts beyond it, and the exact pace.
-    Fraction { dry_at: u64, beyond: u64, per_tick: u64, per_unit: u64, tick: u64 },
+    Fraction { dry_at: u64, beyond: u64, rate: Rate },
 }
 
 impl Default for State {
@@ -50,13 +50,13 @@ impl Parts {
                 let micros = dry_at.saturating_sub(now) as f64;
                 ((micros / micros_of(pace) * self.per_unit as f64).ceil() as u64, micros > 0.0)
             }
-            State::Fraction { dry_at, beyond, per_tick, per_unit, tick: old_tick } => {
-                let ticks = (dry_at / old_tick).checked_sub(now / old_tick);
-                let used = ticks.map_or(0, |ticks| ticks.saturating_mul(per_tick).saturating_add(beyond));
-                if (per_tick, per_unit, old_tick) == (self.per_tick, self.per_unit, self.tick) {
+            State::Fraction { dry_at, beyond, rate } => {
+                let ticks = (dry_at / rate.tick).checked_sub(now / rate.tick);
+                let used = ticks.map_or(0, |ticks| ticks.saturating_mul(rate.per_tick).saturating_add(beyond));
+                if rate == self.rate() {
                     (used, false)
                 } else {
-                    (self.rescale(used, per_unit, f64::ceil), used > 0)
+                    (self.rescale(used as f64, rate.per_unit, f64::ceil), used > 0)
                 }
             }
         }
@@ -66,13 +66,7 @@ impl Parts {
         let dry_at = |ticks: u64| (tick + ticks) * self.tick;
         match self.per_tick {
             1 => State::Whole { dry_at: dry_at(used), pace: self.pace },
-            per_tick => State::Fraction {
-                dry_at: dry_at(used / per_tick),
-                beyond: used % per_tick,
-                per_tick,
-                per_unit: self.per_unit,
-                tick: self.tick,
-            },
+            per_tick => State::Fraction { dry_at: dry_at(used / per_tick), beyond: used % per_tick, rate: self.rate() },
         }
     }
 

@@ -5,10 +5,10 @@
 //! - `retry_after`: until enough has leaked for the cost. `never` when the cost is above the depth.
 //! - `reset_after`: until the bucket is dry; zero when it is.
 //!
-//! A token bucket seen from the other side: it remembers what was used. When the quota changes the water stays and is cut
-//! to the new depth: raising the depth adds exactly the difference.
+//! A token bucket seen from the other side: it remembers what was used. When the quota changes the water stays, leaked at the
+//! old rate until then, and is cut to the new depth: raising the depth adds exactly the difference.
 
-use super::{Left, Moment, Parts, Steps, Wait};
+use super::{Left, Moment, Parts, Rate, Steps, Wait};
 
 /// The water at the time of the last charge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,20 +17,22 @@ pub(crate) struct State {
     pub(crate) last: u64,
     /// Parts of water.
     pub(crate) water: u64,
-    /// Parts of a unit when this was written; zero for a fresh state.
-    pub(crate) per_unit: u64,
+    /// The rate when this was written; nothing of a fresh state.
+    pub(crate) rate: Rate,
 }
 
 impl Steps<State> for Parts {
     #[inline]
     fn advance(&self, state: &mut State, at: Moment) -> bool {
         let (time, repaired) = at.meet(state.last);
-        let (tick, last) = (self.tick_of(time), self.tick_of(state.last));
-        if state.per_unit != self.per_unit {
-            state.water = self.rescale(state.water, state.per_unit, f64::ceil);
-            state.per_unit = self.per_unit;
+        let tick = self.tick_of(time);
+        if state.rate != self.rate() {
+            let water = (state.water as f64 - state.rate.added(state.last, time)).max(0.0);
+            let water = self.rescale(water, state.rate.per_unit, f64::ceil).min(self.capacity);
+            *state = State { last: tick * self.tick, water, rate: self.rate() };
+            return water > 0;
         }
-        let leak = (tick.saturating_sub(last)).saturating_mul(self.per_tick);
+        let leak = tick.saturating_sub(self.tick_of(state.last)).saturating_mul(self.per_tick);
         state.water = state.water.min(self.capacity).saturating_sub(leak);
         state.last = tick * self.tick;
         repaired

@@ -30,7 +30,7 @@ pub(crate) mod sliding_counter;
 pub(crate) mod sliding_log;
 pub(crate) mod token_bucket;
 
-pub(crate) use parts::Parts;
+pub(crate) use parts::{Parts, Rate};
 
 /// Integers at or above this are not exact in Lua.
 pub(crate) const EXACT: u64 = 1 << 53;
@@ -112,11 +112,12 @@ macro_rules! step {
 }
 
 impl State {
-    /// A copy to go back to when nothing is spent. A log needs none: advancing changes nothing in it that matters.
+    /// A copy to go back to when nothing is spent. A log needs none unless it will be repaired: advancing changes nothing
+    /// else in it that matters, and it may be long.
     #[inline]
-    pub(crate) fn saved(&self) -> Option<State> {
+    pub(crate) fn saved(&self, at: Moment, spend: bool) -> Option<State> {
         match self {
-            State::SlidingLog(_) => None,
+            State::SlidingLog(log) if spend || !log.is_ahead_of(at) => None,
             state => Some(state.clone()),
         }
     }

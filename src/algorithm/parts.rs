@@ -30,6 +30,10 @@ impl Parts {
             let capacity = burst.checked_mul(per_unit)?;
             // Rounding up a division by `per_tick` adds up to that much to a number of at most the capacity.
             let pace = pace_of(per_unit * tick);
+            // Times to come are added to now, which is below 2^52 for another century.
+            if capacity.div_ceil(per_tick).checked_mul(tick)? >= EXACT / 2 {
+                return None;
+            }
             (capacity.checked_add(per_tick)? < EXACT).then_some(Parts { tick, per_tick, per_unit, capacity, pace })
         })
     }
@@ -59,12 +63,32 @@ impl Parts {
         ((from + ticks) * self.tick).saturating_sub(now)
     }
 
+    pub(super) fn rate(&self) -> Rate {
+        Rate { tick: self.tick, per_tick: self.per_tick, per_unit: self.per_unit }
+    }
+
     /// Parts under a quota whose unit had `per_unit` parts, in parts of this one; rounded as asked.
     ///
     /// The one place that divides in floating point, in the same order as the Lua: whole units come out whole, and a
     /// fraction is off by at most a part.
-    pub(super) fn rescale(&self, parts: u64, per_unit: u64, round: fn(f64) -> f64) -> u64 {
-        round(parts as f64 / per_unit.max(1) as f64 * self.per_unit as f64) as u64
+    pub(super) fn rescale(&self, parts: f64, per_unit: u64, round: fn(f64) -> f64) -> u64 {
+        round(parts / per_unit.max(1) as f64 * self.per_unit as f64) as u64
+    }
+}
+
+/// The rate that a state was written under. When it changes, what has passed is reckoned at the old one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rate {
+    pub(crate) tick: u64,
+    pub(crate) per_tick: u64,
+    pub(crate) per_unit: u64,
+}
+
+impl Rate {
+    /// The parts that this rate has added between two times in microseconds; in floating point, as the Lua has it.
+    pub(super) fn added(&self, from: u64, to: u64) -> f64 {
+        let tick = self.tick.max(1);
+        (to / tick).saturating_sub(from / tick) as f64 * self.per_tick as f64
     }
 }
 

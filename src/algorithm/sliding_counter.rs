@@ -10,7 +10,7 @@
 //! - `reset_after`: until the window ends, where the previous one has faded out; zero when nothing is remembered.
 //!
 //! The first window begins with the first request, later ones follow on. When the amount changes the counts are cut to
-//! it; when the length changes, what is in use now becomes the count of a window that begins now.
+//! it; when the length changes or the clock steps back, what is in use now fades out over one window from now.
 
 use super::{EXACT, Left, Moment, Steps, Wait, parts::TICKS};
 
@@ -67,15 +67,19 @@ impl Steps<State> for Params {
     fn advance(&self, state: &mut State, at: Moment) -> bool {
         let (time, mut repaired) = at.meet(state.start);
         let begin = time / self.tick * self.tick;
-        if repaired {
-            state.start = begin;
-        }
-        if state.window != self.window_micros() && state.window != 0 {
-            let used = in_use(state, time);
-            *state = State { start: begin, window: self.window_micros(), current: used, previous: 0 };
-            repaired = used > 0;
+        let used = if repaired {
+            Some(state.current + state.previous)
+        } else if state.window != self.window_micros() && state.window != 0 {
+            Some(in_use(state, time))
+        } else {
+            None
+        };
+        if let Some(previous) = used {
+            *state = State { start: begin, window: 0, current: 0, previous };
+            repaired = true;
         }
         state.window = self.window_micros();
+        state.start -= state.start % self.tick;
         let passed = (time / self.tick).saturating_sub(state.start / self.tick);
         if passed >= 2 * self.window {
             (state.current, state.previous) = (0, 0);

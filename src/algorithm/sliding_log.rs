@@ -49,6 +49,17 @@ impl State {
         self.expired.checked_sub(1).and_then(|last| self.entries.get(last)).map_or(0, |entry| entry.total)
     }
 
+    /// Whether its newest entry lies in the future.
+    pub(super) fn is_ahead_of(&self, at: Moment) -> bool {
+        self.entries.back().is_some_and(|newest| newest.at > at.now)
+    }
+
+    /// Removes what has left the window, but the last: the others are counted from it.
+    fn remove_expired(&mut self) {
+        self.entries.drain(..self.expired.saturating_sub(1));
+        self.expired = self.expired.min(1);
+    }
+
     fn used(&self) -> u64 {
         self.total() - self.base()
     }
@@ -76,6 +87,9 @@ impl Steps<Box<State>> for Params {
         }
         state.expired = state.entries.partition_point(|entry| entry.at + self.window <= time).max(gone);
         state.time = time;
+        if repaired {
+            state.remove_expired();
+        }
         repaired
     }
 
@@ -100,8 +114,7 @@ impl Steps<Box<State>> for Params {
             state.expired = 1;
         }
         let total = state.total() + cost;
-        state.entries.drain(..state.expired - 1);
-        state.expired = 1;
+        state.remove_expired();
         state.entries.push_back(Entry { at, total });
     }
 

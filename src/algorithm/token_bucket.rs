@@ -5,9 +5,10 @@
 //! - `reset_after`: until the bucket is full; zero when it is.
 //!
 //! The level is kept in parts, so the refill never drifts and a full bucket has no fraction. When the quota changes the
-//! level stays as it was and is cut to the new burst: raising a burst gives nothing at once, lowering it takes the excess.
+//! level goes on from where it stands, refilled at the old rate until then, and is cut to the new burst: raising a burst gives
+//! nothing at once, lowering it takes the excess.
 
-use super::{Left, Moment, Parts, Steps, Wait};
+use super::{Left, Moment, Parts, Rate, Steps, Wait};
 
 /// The level at the time of the last charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,13 +17,13 @@ pub(crate) struct State {
     pub(crate) last: u64,
     /// Parts in the bucket.
     pub(crate) level: u64,
-    /// Parts of a unit when this was written.
-    pub(crate) per_unit: u64,
+    /// The rate when this was written.
+    pub(crate) rate: Rate,
 }
 
 impl State {
     pub(super) fn full(parts: &Parts) -> State {
-        State { last: 0, level: parts.capacity, per_unit: parts.per_unit }
+        State { last: 0, level: parts.capacity, rate: parts.rate() }
     }
 }
 
@@ -30,13 +31,15 @@ impl Steps<State> for Parts {
     #[inline]
     fn advance(&self, state: &mut State, at: Moment) -> bool {
         let (time, repaired) = at.meet(state.last);
-        let (tick, last) = (self.tick_of(time), self.tick_of(state.last));
-        if state.per_unit != self.per_unit {
-            state.level = self.rescale(state.level, state.per_unit, f64::floor);
-            state.per_unit = self.per_unit;
+        let tick = self.tick_of(time);
+        if state.rate != self.rate() {
+            let level = state.level as f64 + state.rate.added(state.last, time);
+            let level = self.rescale(level, state.rate.per_unit, f64::floor).min(self.capacity);
+            *state = State { last: tick * self.tick, level, rate: self.rate() };
+            return true;
         }
         let level = state.level.min(self.capacity);
-        let gain = (tick.saturating_sub(last)).saturating_mul(self.per_tick);
+        let gain = tick.saturating_sub(self.tick_of(state.last)).saturating_mul(self.per_tick);
         state.level = level.saturating_add(gain).min(self.capacity);
         state.last = tick * self.tick;
         repaired

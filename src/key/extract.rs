@@ -6,7 +6,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use http::{HeaderName, request::Parts};
+use http::{HeaderName, header, request::Parts};
 
 use super::{Found, Key, KeyBy};
 
@@ -73,13 +73,22 @@ impl Write for Text<'_> {
     }
 }
 
-/// The value of a header, as bytes; the first where there are several.
+/// The value of a header, as bytes; the first where there are several. `Authorization`, `Proxy-Authorization`, `Cookie` and
+/// `X-Api-Key`, and values marked as sensitive, are hashed: the store does not see them.
 pub fn header<N>(name: N) -> KeyBy
 where
     N: TryInto<HeaderName> + std::fmt::Debug + Clone,
 {
     match name.clone().try_into() {
-        Ok(name) => KeyBy::new(move |head| head.headers.get(&name).map(|value| Key::new(value.as_bytes()))),
+        Ok(name) => {
+            let secret = [header::AUTHORIZATION, header::PROXY_AUTHORIZATION, header::COOKIE].contains(&name)
+                || name == "x-api-key";
+            KeyBy::new(move |head| {
+                let value = head.headers.get(&name)?;
+                let hash = secret || value.is_sensitive();
+                Some(if hash { Key::secret(value.as_bytes()) } else { Key::new(value.as_bytes()) })
+            })
+        }
         Err(_) => KeyBy::wrong(format!("{name:?} is not a header name; use letters, digits and hyphens")),
     }
 }

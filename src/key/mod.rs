@@ -13,7 +13,8 @@
 //!
 //! Any bytes. Letters, digits and `.-_:@/` stand in the store as they are, everything else is percent-encoded, so braces
 //! cannot move a Cluster slot and different tuples are different keys; a part longer than 64 bytes becomes its SHA-256
-//! digest. An empty key is a key of its own. Raw keys reach the store: hash secrets before you return them.
+//! digest. An empty key is a key of its own. What a closure returns stands in the store: return [`Key::secret`] for secrets, as
+//! [`header()`] does for headers that carry them.
 //!
 //! # When there is no key
 //!

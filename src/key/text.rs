@@ -21,6 +21,11 @@ impl Key {
         Key(text)
     }
 
+    /// The key of a secret, which must not be read off the store: half of its SHA-256.
+    pub fn secret(secret: &[u8]) -> Key {
+        Key(digest(b'#', secret))
+    }
+
     /// One key of several.
     pub(crate) fn join<const N: usize>(parts: [Key; N]) -> Key {
         let mut text = SmallVec::<[u8; 32]>::new();

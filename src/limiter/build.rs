@@ -28,13 +28,7 @@ pub struct LimiterBuilder {
 
 impl LimiterBuilder {
     pub(super) fn new(store: Box<dyn Store>) -> LimiterBuilder {
-        LimiterBuilder {
-            store,
-            namespace: "sluicegate".into(),
-            rules: Vec::new(),
-            clock: Clock::store(),
-            observer: None,
-        }
+        LimiterBuilder { store, namespace: program(), rules: Vec::new(), clock: Clock::store(), observer: None }
     }
 
     /// Adds a rule. Every rule that has a key for a request must admit it.
@@ -44,7 +38,8 @@ impl LimiterBuilder {
     }
 
     /// Keeps this application's counts apart from others' on the same store. Applications that name the same namespace
-    /// share the counts of rules of the same name. `sluicegate` unless said otherwise.
+    /// share the counts of rules of the same name. The name of the running program unless said otherwise, so that different
+    /// programs do not meet by accident; name one where the program's name says little.
     pub fn namespace(mut self, namespace: impl Into<String>) -> LimiterBuilder {
         self.namespace = namespace.into();
         self
@@ -93,7 +88,7 @@ impl LimiterBuilder {
             rules.push(CheckedRule { index, name: rule.name, limit, scope, key, cost: rule.cost });
         }
         if let Some(observer) = &self.observer {
-            self.store.observe(Arc::clone(observer));
+            self.store.observe(observer);
         }
         let rules = Arc::new(Rules::new(rules));
         Ok(Limiter(Arc::new(Inner {
@@ -104,6 +99,15 @@ impl LimiterBuilder {
             failures: Failures::default(),
         })))
     }
+}
+
+/// The name of the running program, as far as it can begin a key.
+fn program() -> String {
+    let path = std::env::current_exe().unwrap_or_default();
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    let name: String =
+        name.chars().filter(|letter| letter.is_ascii_alphanumeric() || "._-".contains(*letter)).take(64).collect();
+    if name.is_empty() { "sluicegate".into() } else { name }
 }
 
 impl std::fmt::Debug for LimiterBuilder {

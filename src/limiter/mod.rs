@@ -65,7 +65,7 @@ impl Limiter {
 
     /// Judges the call under every rule it names a key for, and charges all of them if all admit it.
     ///
-    /// Rules it names no key for do not apply. A name that no rule has gives a decision with a
+    /// Rules it names no key for do not apply. A name that no rule has, or one that stands twice, gives a decision with a
     /// [`failure`](Decision::failure).
     pub async fn acquire<'a>(&self, call: impl Into<Call<'a>>) -> Decision {
         self.ask(call.into(), Purpose::Spend).await
@@ -83,6 +83,9 @@ impl Limiter {
     /// When the store gives no answer, or no rule has a name of the call.
     pub async fn reset<'a>(&self, call: impl Into<Call<'a>>) -> Result<(), StoreError> {
         let picks = self.pick(call.into())?;
+        if picks.is_empty() {
+            return Ok(());
+        }
         let lines = self.lines(&picks);
         self.0.store.reset(&lines).await
     }
@@ -98,6 +101,10 @@ impl Limiter {
                 let text = format!("no rule is named {:?}; the limiter has {}", entry.rule, self.0.rules);
                 return Err(StoreError::new(StoreErrorKind::Permanent, text));
             };
+            if picks.iter().any(|pick| pick.rule == rule.index()) {
+                let text = format!("the call names the rule {:?} twice; ask once for each key", entry.rule);
+                return Err(StoreError::new(StoreErrorKind::Permanent, text));
+            }
             if let Some(key) = entry.key {
                 picks.push(Pick { rule: rule.index(), key, cost: entry.cost.unwrap_or_else(|| rule.usual_cost()) });
             }

@@ -40,8 +40,8 @@ pub enum Time {
     Injected(u64),
 }
 
-/// One rule of an ask: which count, under which limit, for how much.
-#[derive(Clone, Copy, Debug)]
+/// One rule of an ask: which count, under which limit, for how much. `Debug` does not show the key.
+#[derive(Clone, Copy)]
 pub struct Line<'a> {
     /// The rule's place in the store.
     pub scope: &'a Scope,
@@ -59,6 +59,12 @@ impl Line<'_> {
         name.extend_from_slice(self.scope.before.as_bytes());
         name.extend_from_slice(self.key);
         name.extend_from_slice(self.scope.after.as_bytes());
+    }
+}
+
+impl std::fmt::Debug for Line<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Line").field("limit", self.limit).field("cost", &self.cost).finish_non_exhaustive()
     }
 }
 

@@ -38,8 +38,9 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Forgets what was counted for these lines.
     fn reset<'a>(&'a self, lines: &'a [Line<'a>]) -> StoreFuture<'a, ()>;
 
-    /// Tells `observer` of this store's events from now on.
-    fn observe(&self, observer: Arc<dyn Observer>) {
+    /// Tells `observer` of this store's events from now on. A store that wraps another passes it on; one that keeps it, keeps
+    /// a `Weak`.
+    fn observe(&self, observer: &Arc<dyn Observer>) {
         let _ = observer;
     }
 }

@@ -26,6 +26,8 @@ fn every_fault_names_the_rule_the_field_and_the_remedy() {
         (bucket(Quota::per_second(5).burst(0)), "burst", "give 1 to"),
         (bucket(Quota::per_second(5).burst(u64::MAX)), "burst", "give 1 to"),
         (bucket(Quota::per(999_999_937, day * 366)), "quota", "lower the burst"),
+        // Full again in thousands of years: times to come would not be exact.
+        (bucket(Quota::per(1, day * 366).burst(200_000)), "quota", "lower the burst"),
         (window(Quota::per_second(5).burst(9)), "burst", "drop .burst(..)"),
         (Rule::sliding_log("r", Quota::per_second(5).burst(9)).key(key::global()), "burst", "drop .burst(..)"),
         (Rule::sliding_counter("r", Quota::per_second(5).burst(9)).key(key::global()), "burst", "drop .burst(..)"),
@@ -99,4 +101,7 @@ async fn a_call_that_names_no_rule_fails_and_says_which_there_are() {
     let error = decision.failure().expect("no such rule");
     assert!(error.to_string().contains("\"mail\"") && error.to_string().contains("mails"), "{error}");
     assert!(limiter.reset([("mail", "k")]).await.is_err());
+    let twice = limiter.acquire([("mails", "k"), ("mails", "l")]).await;
+    assert!(twice.failure().is_some_and(|error| error.to_string().contains("twice")));
+    assert_eq!(limiter.reset(sluicegate::Call::new()).await, Ok(()));
 }

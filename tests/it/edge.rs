@@ -193,6 +193,17 @@ async fn one_limiter_layered_twice_counts_once() {
 }
 
 #[tokio::test]
+async fn also_with_another_limiter_in_between() {
+    let (one, other) = (limiter(per_minute(3)), limiter(per_minute(100)));
+    let app = app(RateLimitLayer::new(one.clone())).layer(RateLimitLayer::new(other)).layer(RateLimitLayer::new(one));
+    let mut statuses = Vec::new();
+    for _ in 0..4 {
+        statuses.push(fetch(&app, "/").await.status().as_u16());
+    }
+    assert_eq!(statuses, [200, 200, 200, 429]);
+}
+
+#[tokio::test]
 async fn a_key_closure_may_refuse_and_async_keys_wait() {
     let rule = Rule::gcra("u", Quota::per_minute(1)).key_by_async(async |req| {
         tokio::task::yield_now().await;

@@ -96,6 +96,45 @@ async fn its_own_clock_moves_and_windows_stand_at_the_wall_clock() {
     assert!(reset.abs_diff(until_midnight) <= 2, "{reset} {until_midnight}");
 }
 
+/// Threads read the clock and then wait for the lock, so they come to a count out of order. Nothing may be earned twice by
+/// that: neither a refill nor a window.
+#[test]
+fn threads_that_come_out_of_order_earn_nothing_twice() {
+    let window = Duration::from_millis(2);
+    let rules = [
+        Rule::token_bucket("bucket", Quota::per_second(1_000).burst(10)).key(key::given()),
+        Rule::leaky_bucket("leaky", Quota::per_second(1_000).burst(10)).key(key::given()),
+        Rule::fixed_window("window", Quota::per(5, window)).key(key::given()),
+        Rule::sliding_log("log", Quota::per(5, window)).key(key::given()),
+    ];
+    for rule in rules {
+        let name = rule.name().to_owned();
+        let limiter = Limiter::builder(MemoryStore::new()).rule(rule).build().expect("sound");
+        let since = std::time::Instant::now();
+        let admitted = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+                    runtime.block_on(async {
+                        while since.elapsed() < Duration::from_millis(300) {
+                            let decision = limiter.acquire([(&*name, "k")]).await;
+                            admitted.fetch_add(u64::from(decision.is_allowed()), Ordering::Relaxed);
+                        }
+                    });
+                });
+            }
+        });
+        let passed = since.elapsed();
+        let most = match &*name {
+            "window" | "log" => 5 * (passed.as_micros().div_ceil(window.as_micros()) as u64 + 1),
+            _ => 10 + passed.as_millis() as u64 + 1,
+        };
+        let admitted = admitted.into_inner();
+        assert!(admitted <= most, "{name}: {admitted} of {most}");
+    }
+}
+
 /// Two threads in one count, two rules in other shards: all or nothing, and never over.
 #[test]
 fn threads_never_over_admit() {

@@ -206,7 +206,13 @@ async fn connecting_outlives_the_request_that_wanted_it() {
 /// A demoted primary goes on answering PING; its connection must be dropped all the same.
 #[tokio::test]
 async fn a_demoted_primary_is_left_at_once() {
-    let (server, other) = (Server::start(Version::Redis7), Server::start(Version::Redis7));
+    for version in VERSIONS {
+        demote(version).await;
+    }
+}
+
+async fn demote(version: Version) {
+    let (server, other) = (Server::start(version), Server::start(version));
     let mut connection = server.connection().await;
     let (limiter, events) = limiter(patient(&server.url()));
     until_answered(&limiter).await;
@@ -224,7 +230,13 @@ async fn a_demoted_primary_is_left_at_once() {
 
 #[tokio::test]
 async fn what_needs_an_operator_says_so_and_shows_no_secret() {
-    let server = Server::start(Version::Redis7);
+    for version in VERSIONS {
+        with_permissions(version).await;
+    }
+}
+
+async fn with_permissions(version: Version) {
+    let server = Server::start(version);
     let mut connection = server.connection().await;
     let acl = async |connection: &mut redis::aio::MultiplexedConnection, rules: &str| {
         let mut command = redis::cmd("ACL");
@@ -242,7 +254,8 @@ async fn what_needs_an_operator_says_so_and_shows_no_secret() {
         assert!(!format!("{error} {error:?} {limiter:?} {decision:?}").contains("hunter2"));
     }
     // Exactly what the error asks for is enough.
-    acl(&mut connection, "~* +evalsha +eval +time +get +set +lrange +lindex +llen +ltrim +rpush +del +pexpire").await;
+    acl(&mut connection, "~* +evalsha +eval +time +get +set +lrange +lindex +llen +ltrim +rpush +del +pexpire +pttl")
+        .await;
     let rules = [
         rule(),
         Rule::sliding_log("log", Quota::per_hour(5)).key(key::given()),
@@ -263,8 +276,14 @@ async fn what_needs_an_operator_says_so_and_shows_no_secret() {
 }
 
 #[tokio::test]
-async fn loading_memory_and_scripts_that_run_for_ever_are_refusals() {
-    let server = Server::start(Version::Redis7);
+async fn a_server_without_memory_refuses_and_recovers() {
+    for version in VERSIONS {
+        without_memory(version).await;
+    }
+}
+
+async fn without_memory(version: Version) {
+    let server = Server::start(version);
     let mut connection = server.connection().await;
     let (limiter, _) = limiter(patient(&server.url()));
     until_answered(&limiter).await;
@@ -346,4 +365,62 @@ async fn one_connection_serves_many_callers() {
     assert_eq!(used(&limiter).await, 200);
     let clients: String = redis::cmd("CLIENT").arg("LIST").query_async(&mut connection).await.expect("a list");
     assert_eq!(clients.lines().count(), 2, "the store's one and this test's own:\n{clients}");
+}
+
+/// A store that is dropped gives back what it had: its connection is closed, and a pool's place is free again.
+#[tokio::test]
+async fn a_dropped_store_leaves_no_connection_behind() {
+    let server = Server::start(Version::Redis7);
+    let mut connection = server.connection().await;
+    for _ in 0..5 {
+        let (limiter, _) = limiter(patient(&server.url()));
+        until_answered(&limiter).await;
+    }
+    let since = Instant::now();
+    loop {
+        let clients: String = redis::cmd("CLIENT").arg("LIST").query_async(&mut connection).await.expect("a list");
+        if clients.lines().count() == 1 {
+            break;
+        }
+        assert!(since.elapsed() < Duration::from_secs(5), "{clients}");
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A runtime that has shut down drops the attempt to connect while it is being started.
+#[test]
+fn asking_on_a_runtime_that_has_ended_does_not_hang() {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    let handle = runtime.handle().clone();
+    drop(runtime);
+    let (limiter, _) = limiter(RedisStore::connect("redis://127.0.0.1:1").expect("sound"));
+    let (done, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        // Whether it fails or panics for want of a timer does not matter; that it comes back does.
+        let asked =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| handle.block_on(ask(&limiter)).is_allowed()));
+        let _ = done.send(asked.is_ok());
+    });
+    assert!(ended.recv_timeout(Duration::from_secs(10)).is_ok(), "it hangs");
+}
+
+/// Header values that are secrets are hashed before they become keys.
+#[tokio::test]
+async fn no_secret_reaches_the_server() {
+    let server = Server::start(Version::Redis7);
+    let rules = [
+        Rule::gcra("token", Quota::per_hour(5)).key(key::header("authorization")),
+        Rule::gcra("key", Quota::per_hour(5)).key(key::header("x-api-key")),
+        Rule::gcra("own", Quota::per_hour(5)).key_by(|_| key::Key::secret(b"hunter2")),
+    ];
+    let builder = Limiter::builder(patient(&server.url()));
+    let limiter = rules.into_iter().fold(builder, sluicegate::LimiterBuilder::rule).build().expect("sound");
+    let app = axum::Router::new().layer(sluicegate::RateLimitLayer::new(limiter));
+    let request = http::Request::builder().header("authorization", "Bearer hunter2").header("x-api-key", "hunter2");
+    let response = crate::support::app::ask(&app, request).await;
+    assert!(response.headers().contains_key("ratelimit"));
+    let names: Vec<String> = server.connection().await.keys("*").await.expect("names");
+    assert_eq!(names.len(), 3);
+    assert!(names.iter().all(|name| !name.contains("hunter2")), "{names:?}");
 }

@@ -18,7 +18,7 @@ use self::{
 use super::{Answer, Ask, Line, Purpose, Store, StoreFuture, Time, Verdict, Wait};
 use crate::{
     algorithm::Moment,
-    error::StoreError,
+    error::{StoreError, StoreErrorKind},
     observer::{Observer, Observers, StoreEvent},
 };
 
@@ -94,7 +94,8 @@ impl Inner {
 
     fn moment(&self, time: Time) -> Moment {
         match time {
-            Time::Store => Moment { now: self.clock.now(), tolerance: 0 },
+            // The clock never steps back: state ahead of it was written by a thread that read it later and came first.
+            Time::Store => Moment { now: self.clock.now(), tolerance: 1_000_000 },
             Time::Application { now, tolerance } => Moment { now, tolerance },
             Time::Injected(now) => Moment { now, tolerance: 0 },
         }
@@ -150,12 +151,15 @@ impl Inner {
         &self.shards[shard_of(hash)]
     }
 
-    fn decide(&self, ask: &Ask<'_>) -> Answer {
+    fn decide(&self, ask: &Ask<'_>) -> Result<Answer, StoreError> {
+        if ask.lines.len() > Overflowing::BITS as usize {
+            return Err(StoreError::new(StoreErrorKind::Permanent, "more than 64 lines in one ask"));
+        }
         let at = self.moment(ask.time);
         let mut overflowing = 0;
         if let [line] = ask.lines {
             match self.decide_one(line, ask.purpose == Purpose::Spend, at) {
-                Ok(verdict) => return Answer { verdicts: SmallVec::from_buf_and_len([verdict, verdict], 1) },
+                Ok(verdict) => return Ok(Answer { verdicts: SmallVec::from_buf_and_len([verdict, verdict], 1) }),
                 Err(Full) => overflowing = 1,
             }
         }
@@ -166,7 +170,7 @@ impl Inner {
                     if overflowing != 0 {
                         self.observers.tell(&StoreEvent::Overflowed);
                     }
-                    return answer;
+                    return Ok(answer);
                 }
                 Err(more) => overflowing = more,
             }
@@ -188,11 +192,11 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
 impl Store for MemoryStore {
     #[inline]
     fn acquire_now(&self, ask: &Ask<'_>) -> Option<Result<Answer, StoreError>> {
-        Some(Ok(self.0.decide(ask)))
+        Some(self.0.decide(ask))
     }
 
     fn acquire<'a>(&'a self, ask: &'a Ask<'a>) -> StoreFuture<'a, Answer> {
-        Box::pin(async move { Ok(self.0.decide(ask)) })
+        Box::pin(async move { self.0.decide(ask) })
     }
 
     fn reset<'a>(&'a self, lines: &'a [Line<'a>]) -> StoreFuture<'a, ()> {
@@ -205,7 +209,7 @@ impl Store for MemoryStore {
         })
     }
 
-    fn observe(&self, observer: Arc<dyn Observer>) {
+    fn observe(&self, observer: &Arc<dyn Observer>) {
         self.0.observers.add(observer);
     }
 }

@@ -72,7 +72,7 @@ impl Entry {
     fn judge(&mut self, line: &Line<'_>, at: Moment, spend: bool) -> Judged {
         let params = line.limit.params();
         // A peek leaves the state as it was in any case, a refusal unless it was repaired.
-        let before = if spend { self.state.saved() } else { Some(self.state.clone()) };
+        let before = self.state.saved(at, spend);
         let repaired = params.advance(&mut self.state, at);
         let wait = params.wait(&self.state, at, line.cost);
         Judged { wait, before: before.filter(|_| !repaired || !spend) }
@@ -86,9 +86,14 @@ impl Entry {
             params.charge(&mut self.state, at, line.cost);
         }
         let left = params.left(&self.state, at);
+        let idle_at = at.now + params.idle_after(&self.state, at, left);
         match judged.before.take() {
-            Some(before) if !charge => self.state = before,
-            _ => self.idle_at = at.now + params.idle_after(&self.state, at, left),
+            Some(before) if !charge => {
+                self.state = before;
+                // Under another quota it may matter for longer than was thought.
+                self.idle_at = self.idle_at.max(idle_at);
+            }
+            _ => self.idle_at = idle_at,
         }
         judged.verdict(left)
     }

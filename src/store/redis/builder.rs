@@ -64,6 +64,12 @@ impl RedisStoreBuilder {
                 "is not the address of a Redis server; write redis://[user:password@]host[:port][/database]",
             )
         };
+        if self.url.starts_with("rediss:") || self.url.starts_with("valkeys:") {
+            return Err(BuildError::new(
+                "url",
+                "asks for TLS, which is not built in; use redis:// over a tunnel or a private network",
+            ));
+        }
         let info = self.url.as_str().into_connection_info().map_err(unreadable)?;
         let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
         let config = AsyncConnectionConfig::new()

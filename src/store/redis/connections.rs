@@ -26,6 +26,8 @@ use crate::{
 
 /// As many timeouts in a row mean that the connection is dead, though nobody has said so.
 const TIMEOUTS: u32 = 3;
+/// How often a connection is given up for timeouts at most.
+const REPLACE_EVERY: Duration = Duration::from_secs(1);
 /// How long a failed attempt stands before the next.
 const HOLD_OFF: Duration = Duration::from_millis(200);
 
@@ -43,17 +45,25 @@ struct Slot {
     connect_timeout: Duration,
     observers: Arc<Observers>,
     state: Mutex<State>,
+    /// When a connection was last given up for its timeouts.
+    timed_out: Mutex<Option<Instant>>,
 }
 
 enum State {
     Empty,
     Connecting(watch::Receiver<()>),
-    Live(Live, Connection),
-    Failed { error: StoreError, until: Instant },
+    /// The pool's object is held as long as clones of its connection are lent.
+    Live {
+        held: Connection,
+        timeouts: Arc<AtomicU32>,
+    },
+    Failed {
+        error: StoreError,
+        until: Instant,
+    },
 }
 
 /// A shared connection.
-#[derive(Clone)]
 pub(super) struct Live {
     connection: MultiplexedConnection,
     slot: Arc<Slot>,
@@ -68,6 +78,7 @@ impl Connections {
                 connect_timeout,
                 observers: Arc::clone(observers),
                 state: Mutex::new(State::Empty),
+                timed_out: Mutex::new(None),
             })
         };
         Connections { slots: (0..slots.max(1)).map(|_| slot()).collect(), next: AtomicUsize::new(0) }
@@ -90,20 +101,26 @@ impl Slot {
 
     async fn get(self: &Arc<Slot>) -> Result<Live, StoreError> {
         loop {
-            let mut made = {
+            let (mut made, attempt) = {
                 let mut state = self.lock();
                 match &*state {
-                    State::Live(live, _) => return Ok(live.clone()),
+                    State::Live { held, timeouts } => {
+                        let connection = AsRef::<MultiplexedConnection>::as_ref(held).clone();
+                        return Ok(Live { connection, slot: Arc::clone(self), timeouts: Arc::clone(timeouts) });
+                    }
                     State::Failed { error, until } if Instant::now() < *until => return Err(error.clone()),
-                    State::Connecting(made) => made.clone(),
+                    State::Connecting(made) => (made.clone(), None),
                     State::Empty | State::Failed { .. } => {
                         let (done, made) = watch::channel(());
                         *state = State::Connecting(made.clone());
-                        tokio::spawn(connect(Attempt { slot: Arc::clone(self), outcome: State::Empty, _done: done }));
-                        made
+                        (made, Some(Attempt { slot: Arc::clone(self), outcome: State::Empty, _done: done }))
                     }
                 }
             };
+            // Not under the lock: a runtime that shuts down drops the attempt here and now, and dropping it takes the lock.
+            if let Some(attempt) = attempt {
+                tokio::spawn(connect(attempt));
+            }
             // An error says that the attempt is over.
             let _ = made.changed().await;
         }
@@ -135,9 +152,7 @@ async fn connect(mut attempt: Attempt) {
     };
     match made {
         Ok(held) => {
-            let connection = AsRef::<MultiplexedConnection>::as_ref(&held).clone();
-            let live = Live { connection, slot: Arc::clone(&slot), timeouts: Arc::default() };
-            attempt.outcome = State::Live(live, held);
+            attempt.outcome = State::Live { held, timeouts: Arc::default() };
             slot.observers.tell(&StoreEvent::Connected);
         }
         Err(error) => {
@@ -160,9 +175,16 @@ impl Live {
         }
     }
 
-    /// The server did not answer in time; after a few in a row the connection is given up.
+    /// The server did not answer in time; after a few in a row the connection is given up. Not more than once a second: a
+    /// server that is merely slow must not be flooded with new connections.
     pub(super) fn timed_out(&self) {
         if self.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= TIMEOUTS {
+            let mut last = self.slot.timed_out.lock().unwrap_or_else(PoisonError::into_inner);
+            if last.is_some_and(|last| last.elapsed() < REPLACE_EVERY) {
+                return;
+            }
+            *last = Some(Instant::now());
+            drop(last);
             let text = format!("{TIMEOUTS} calls in a row got no answer in time");
             self.give_up(StoreError::new(StoreErrorKind::Timeout, text));
         }
@@ -173,13 +195,13 @@ impl Live {
         let held = {
             let mut state = self.slot.lock();
             match &*state {
-                State::Live(live, _) if Arc::ptr_eq(&live.timeouts, &self.timeouts) => {
+                State::Live { timeouts, .. } if Arc::ptr_eq(timeouts, &self.timeouts) => {
                     std::mem::replace(&mut *state, State::Empty)
                 }
                 _ => return,
             }
         };
-        if let State::Live(_, held) = held {
+        if let State::Live { held, .. } = held {
             // Taken out of the pool, so that it is closed and not lent again.
             drop(Connection::take(held));
         }
@@ -192,7 +214,7 @@ impl std::fmt::Debug for State {
         f.write_str(match self {
             State::Empty => "empty",
             State::Connecting(_) => "connecting",
-            State::Live(..) => "live",
+            State::Live { .. } => "live",
             State::Failed { .. } => "failed",
         })
     }

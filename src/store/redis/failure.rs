@@ -1,7 +1,7 @@
 //! Errors of the client as errors of ours. Their texts name codes and causes, never addresses, keys or passwords.
 
 use deadpool_redis::PoolError;
-use redis::{ErrorKind, RedisError, ServerErrorKind};
+use redis::{ErrorKind, RedisError};
 
 use super::assemble::Assembled;
 use crate::error::{StoreError, StoreErrorKind};
@@ -17,53 +17,72 @@ pub(super) enum Failure {
 }
 
 pub(super) fn calling(error: &RedisError, script: Option<&Assembled>) -> Failure {
-    let code = error.code().unwrap_or_default().to_owned();
+    let code = code_of(error);
     let say = |kind, text: String| StoreError::new(kind, text);
     let refused = |text: &str| say(StoreErrorKind::Refused, format!("{code}: {text}"));
-    match error.kind() {
-        ErrorKind::Server(ServerErrorKind::NoScript) => Failure::NoScript,
-        ErrorKind::Server(ServerErrorKind::ReadOnly) => {
+    match code {
+        "NOSCRIPT" => Failure::NoScript,
+        "READONLY" => {
             Failure::Replace(refused("the server is a replica now; looking for the primary over a new connection"))
         }
-        ErrorKind::Server(ServerErrorKind::BusyLoading) => Failure::Keep(refused("the server is loading its data")),
-        ErrorKind::Server(ServerErrorKind::MasterDown | ServerErrorKind::ClusterDown | ServerErrorKind::TryAgain) => {
-            Failure::Keep(refused("the server cannot serve now"))
+        "LOADING" => Failure::Keep(refused("the server is loading its data")),
+        "OOM" => Failure::Keep(refused("the server is out of memory and evicts nothing")),
+        "BUSY" => Failure::Keep(refused("the server runs a script that does not end; see SCRIPT KILL")),
+        "NOREPLICAS" | "MISCONF" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" => {
+            Failure::Keep(refused("the server takes no writes now"))
         }
-        ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask | ServerErrorKind::CrossSlot) => {
-            Failure::Keep(say(
-                StoreErrorKind::Permanent,
-                format!("{code}: the server is a Cluster node; give the address of a single server"),
-            ))
-        }
-        ErrorKind::Server(ServerErrorKind::NoPerm) => Failure::Keep(no_permission(&code)),
-        ErrorKind::AuthenticationFailed => {
-            Failure::Replace(say(StoreErrorKind::Permanent, "the server refused the user or the password".into()))
-        }
-        ErrorKind::Extension if code == "OOM" => {
-            Failure::Keep(refused("the server is out of memory and evicts nothing"))
-        }
-        ErrorKind::Extension if code == "BUSY" => {
-            Failure::Keep(refused("the server runs a script that does not end; see SCRIPT KILL"))
-        }
-        ErrorKind::Server(_) | ErrorKind::Extension => {
-            let detail = error.detail().unwrap_or_default();
-            if detail.contains("can't run this command") || detail.contains("ACL") || detail.contains("permission") {
-                return Failure::Keep(no_permission(&code));
+        "MOVED" | "ASK" | "CROSSSLOT" => Failure::Keep(say(
+            StoreErrorKind::Permanent,
+            format!("{code}: the server is a Cluster node; give the address of a single server"),
+        )),
+        "NOPERM" => Failure::Keep(no_permission(code)),
+        "NOAUTH" | "WRONGPASS" => refused_user(),
+        _ => match error.kind() {
+            ErrorKind::AuthenticationFailed => refused_user(),
+            ErrorKind::Server(_) | ErrorKind::Extension => {
+                let at = script.and_then(|script| script.origin_of(error.detail().unwrap_or_default()));
+                let at = at.map(|at| format!(" at {at}")).unwrap_or_default();
+                Failure::Keep(say(StoreErrorKind::Permanent, format!("{code}: a script failed{at}")))
             }
-            let at = script.and_then(|script| script.origin_of(&format!("{code} {detail}")));
-            let at = at.map(|at| format!(" at {at}")).unwrap_or_default();
-            Failure::Keep(say(StoreErrorKind::Permanent, format!("{code}: a script failed{at}")))
-        }
-        ErrorKind::Parse => Failure::Replace(say(StoreErrorKind::Garbled, "the server's reply cannot be read".into())),
-        _ if error.is_timeout() => Failure::Replace(say(StoreErrorKind::Timeout, "the connection timed out".into())),
-        _ => Failure::Replace(say(StoreErrorKind::Unavailable, format!("the connection was lost: {}", cause(error)))),
+            ErrorKind::Parse => {
+                Failure::Replace(say(StoreErrorKind::Garbled, "the server's reply cannot be read".into()))
+            }
+            _ if error.is_timeout() => {
+                Failure::Replace(say(StoreErrorKind::Timeout, "the connection timed out".into()))
+            }
+            _ => {
+                Failure::Replace(say(StoreErrorKind::Unavailable, format!("the connection was lost: {}", cause(error))))
+            }
+        },
     }
+}
+
+/// The code of an error reply. Errors of commands inside a script come as `ERR` on some servers, with their own code in the text.
+fn code_of(error: &RedisError) -> &str {
+    let code = error.code().unwrap_or_default();
+    let detail = error.detail().unwrap_or_default();
+    if code != "ERR" {
+        return code;
+    }
+    let inner = ["READONLY", "OOM", "NOREPLICAS", "MISCONF", "MASTERDOWN", "LOADING", "BUSY", "NOPERM"];
+    if let Some(inner) = inner.into_iter().find(|inner| detail.contains(&format!("-{inner} "))) {
+        return inner;
+    }
+    if detail.contains("can't run this command") || detail.contains("ACL") || detail.contains("permission") {
+        return "NOPERM";
+    }
+    code
+}
+
+fn refused_user() -> Failure {
+    let text = "the server wants a user and password, or refused those it got";
+    Failure::Replace(StoreError::new(StoreErrorKind::Permanent, text))
 }
 
 fn no_permission(code: &str) -> StoreError {
     let text = format!(
         "{code}: the Redis user may not run the script or a command in it; it needs \
-        +evalsha +eval +time +get +set +lrange +lindex +llen +ltrim +rpush +del +pexpire on the keys of the namespace"
+        +evalsha +eval +time +get +set +lrange +lindex +llen +ltrim +rpush +del +pexpire +pttl on the keys of the namespace"
     );
     StoreError::new(StoreErrorKind::Permanent, text)
 }

@@ -61,6 +61,8 @@ struct Inner {
 
 /// The estimate of the server's clock may be off by the time of a fast reply.
 const SLACK: Duration = Duration::from_millis(1);
+/// Stands for now where the server's own clock counts.
+const SERVER_CLOCK: f64 = -1.0;
 /// Milliseconds that every TTL is longer than its count matters.
 const MARGIN: f64 = 1_000.0;
 /// The same for injected time, which may stand still.
@@ -154,7 +156,7 @@ impl Inner {
         match ask.time {
             Time::Store => {
                 let not_after = self.clock.not_after(sent, left + SLACK).map_or(never, |micros| micros as f64);
-                [0.0, not_after, 0.0, MARGIN, spend]
+                [SERVER_CLOCK, not_after, 0.0, MARGIN, spend]
             }
             Time::Application { now, tolerance } => {
                 [now as f64, never, tolerance as f64, MARGIN + tolerance.div_ceil(1_000) as f64, spend]
@@ -240,7 +242,7 @@ impl Store for RedisStore {
         Box::pin(self.0.within(async move |used, _| self.0.forget(lines, used).await))
     }
 
-    fn observe(&self, observer: Arc<dyn Observer>) {
+    fn observe(&self, observer: &Arc<dyn Observer>) {
         self.0.observers.add(observer);
     }
 }

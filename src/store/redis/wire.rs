@@ -4,7 +4,7 @@ use redis::Value;
 use smallvec::SmallVec;
 
 use crate::{
-    algorithm::{EXACT, Params, fixed_window::Start},
+    algorithm::{EXACT, Params, Parts, fixed_window::Start},
     error::{StoreError, StoreErrorKind},
     store::{Answer, Line, Verdict, Wait},
 };
@@ -14,7 +14,7 @@ pub(super) struct Args(Vec<u8>);
 
 impl Args {
     pub(super) fn new(common: [f64; 5], lines: &[Line<'_>]) -> Args {
-        let mut args = Args(Vec::with_capacity(8 * (common.len() + 6 * lines.len())));
+        let mut args = Args(Vec::with_capacity(8 * (common.len() + 7 * lines.len())));
         for number in common {
             args.push(number);
         }
@@ -39,6 +39,12 @@ impl Args {
         }
     }
 
+    fn parts(&mut self, parts: &Parts, cost: u64) {
+        let power = u64::from(parts.tick.ilog10());
+        let cost = cost.saturating_mul(parts.per_unit);
+        self.all([parts.tick, power, parts.per_tick, parts.per_unit, parts.capacity, cost]);
+    }
+
     /// In the order of the `--@ args` line of each algorithm.
     fn line(&mut self, line: &Line<'_>) {
         let cost = line.cost;
@@ -53,13 +59,10 @@ impl Args {
             }
             Params::SlidingLog(params) => self.all([params.limit, params.window, cost]),
             Params::SlidingCounter(params) => self.all([params.limit, params.tick, params.window, cost]),
-            Params::TokenBucket(parts) | Params::LeakyBucket(parts) => {
-                let cost = cost.saturating_mul(parts.per_unit);
-                self.all([parts.tick, parts.per_tick, parts.per_unit, parts.capacity, cost]);
-            }
+            Params::TokenBucket(parts) | Params::LeakyBucket(parts) => self.parts(parts, cost),
             Params::Gcra(parts) => {
-                let cost = cost.saturating_mul(parts.per_unit);
-                self.all([parts.tick, parts.per_tick, parts.per_unit, parts.capacity, cost, parts.pace]);
+                self.parts(parts, cost);
+                self.all([parts.pace]);
             }
         }
     }
