@@ -4,7 +4,13 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 
-use crate::{algorithm::Wait, error::StoreError, limit::Limit, limiter::Rules, store::Verdict};
+use crate::{
+    algorithm::Wait,
+    error::StoreError,
+    limit::Limit,
+    limiter::Rules,
+    store::{Answer, Verdict},
+};
 
 /// One decision over every rule that applied to a request.
 ///
@@ -14,7 +20,9 @@ use crate::{algorithm::Wait, error::StoreError, limit::Limit, limiter::Rules, st
 #[must_use]
 pub struct Decision {
     rules: Arc<Rules>,
-    lines: SmallVec<[Decided; 2]>,
+    /// The rules that applied, and how each stands; both in the order of the rules.
+    applied: SmallVec<[Applied; 1]>,
+    answer: Answer,
     outcome: Outcome,
     /// The decision of a limiter further out.
     outer: Option<Arc<Decision>>,
@@ -28,23 +36,23 @@ enum Outcome {
     Failed(Arc<StoreError>),
 }
 
-/// One rule's part.
+/// A rule that applied.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Decided {
+pub(crate) struct Applied {
     pub(crate) rule: u16,
     pub(crate) cost: u64,
-    pub(crate) verdict: Verdict,
 }
 
 impl Decision {
     #[inline]
-    pub(crate) fn new(rules: Arc<Rules>, lines: SmallVec<[Decided; 2]>) -> Decision {
-        let fits = lines.iter().all(|line| line.verdict.wait == Wait::None);
-        Decision { rules, lines, outcome: if fits { Outcome::Allowed } else { Outcome::Refused }, outer: None }
+    pub(crate) fn new(rules: Arc<Rules>, applied: SmallVec<[Applied; 1]>, answer: Answer) -> Decision {
+        let outcome = if answer.fits() { Outcome::Allowed } else { Outcome::Refused };
+        Decision { rules, applied, answer, outcome, outer: None }
     }
 
     pub(crate) fn failed(rules: Arc<Rules>, error: StoreError) -> Decision {
-        Decision { rules, lines: SmallVec::new(), outcome: Outcome::Failed(Arc::new(error)), outer: None }
+        let outcome = Outcome::Failed(Arc::new(error));
+        Decision { rules, applied: SmallVec::new(), answer: Answer::default(), outcome, outer: None }
     }
 
     pub(crate) fn rules(&self) -> &Rules {
@@ -61,8 +69,8 @@ impl Decision {
         self
     }
 
-    pub(crate) fn lines(&self) -> &[Decided] {
-        &self.lines
+    pub(crate) fn applied(&self) -> &[Applied] {
+        &self.applied
     }
 
     /// Whether the request may go on: no rule refused it. Also true when the store gave no answer; see
@@ -95,14 +103,14 @@ impl Decision {
 
     /// Whether a rule refused a cost above its capacity, which no waiting helps.
     pub fn can_never_fit(&self) -> bool {
-        self.lines.iter().any(|line| line.verdict.wait == Wait::Never)
+        self.answer.verdicts.iter().any(|verdict| verdict.wait == Wait::Never)
     }
 
     /// How each rule that applied stands, in the order of the rules.
     pub fn standings(&self) -> impl Iterator<Item = Standing<'_>> + '_ {
-        self.lines.iter().filter_map(|line| {
-            let rule = self.rules.get(line.rule)?;
-            Some(Standing { name: rule.name(), limit: rule.limit(), line: *line })
+        self.applied.iter().zip(&self.answer.verdicts).filter_map(|(applied, verdict)| {
+            let rule = self.rules.get(applied.rule)?;
+            Some(Standing { name: rule.name(), limit: rule.limit(), cost: applied.cost, verdict: *verdict })
         })
     }
 
@@ -116,7 +124,7 @@ impl Decision {
     pub fn tightest(&self) -> Option<Standing<'_>> {
         if self.is_refused() {
             let refused = self.standings().filter(Standing::is_refused);
-            return refused.max_by_key(|standing| match standing.line.verdict.wait {
+            return refused.max_by_key(|standing| match standing.verdict.wait {
                 Wait::None => 0,
                 Wait::Micros(micros) => micros,
                 Wait::Never => u64::MAX,
@@ -136,7 +144,7 @@ impl fmt::Debug for Decision {
         let mut debug = f.debug_struct("Decision");
         debug.field("outcome", &self.outcome);
         for standing in self.standings() {
-            debug.field(standing.name, &standing.line.verdict);
+            debug.field(standing.name, &standing.verdict);
         }
         debug.finish()
     }
@@ -147,7 +155,8 @@ impl fmt::Debug for Decision {
 pub struct Standing<'a> {
     name: &'a str,
     limit: &'a Limit,
-    line: Decided,
+    cost: u64,
+    verdict: Verdict,
 }
 
 impl<'a> Standing<'a> {
@@ -163,28 +172,28 @@ impl<'a> Standing<'a> {
 
     /// What the request cost under this rule.
     pub fn cost(&self) -> u64 {
-        self.line.cost
+        self.cost
     }
 
     /// Units left: after the charge if the request was allowed, otherwise as they are.
     pub fn remaining(&self) -> u64 {
-        self.line.verdict.remaining
+        self.verdict.remaining
     }
 
     /// Until the limit is as good as untouched; of a sliding log, until its oldest entry leaves. Each algorithm's
     /// contract is in the [guide](crate::guide::algorithms).
     pub fn reset_after(&self) -> Duration {
-        Duration::from_micros(self.line.verdict.reset_after)
+        Duration::from_micros(self.verdict.reset_after)
     }
 
     /// Whether this rule refused the request.
     pub fn is_refused(&self) -> bool {
-        self.line.verdict.wait != Wait::None
+        self.verdict.wait != Wait::None
     }
 
     /// How long the request must wait for this rule. `None` when this rule does not refuse it, or always will.
     pub fn retry_after(&self) -> Option<Duration> {
-        match self.line.verdict.wait {
+        match self.verdict.wait {
             Wait::Micros(micros) => Some(Duration::from_micros(micros)),
             Wait::None | Wait::Never => None,
         }
@@ -192,7 +201,7 @@ impl<'a> Standing<'a> {
 
     /// Whether the cost is above the capacity, so that it can never fit.
     pub fn can_never_fit(&self) -> bool {
-        self.line.verdict.wait == Wait::Never
+        self.verdict.wait == Wait::Never
     }
 }
 

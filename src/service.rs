@@ -78,12 +78,12 @@ where
         }
         let ruling = match self.limiter.pick_now(&head) {
             Some(Picked::Refuse(status)) => Some(Ruling::KeyRefused(status)),
-            Some(Picked::Rules(picks)) => match self.limiter.decide_now(&picks, Purpose::Spend) {
+            Some(Picked::Rules(picks)) => match self.limiter.decide_now(picks.iter(), Purpose::Spend) {
                 Some(decision) => Some(Ruling::Decided(decision)),
                 None => {
                     let limiter = self.limiter.clone();
                     let deciding = Box::pin(async move {
-                        let decision = limiter.decide(&picks, Purpose::Spend).await;
+                        let decision = limiter.decide(picks.iter(), Purpose::Spend).await;
                         (head, Ruling::Decided(decision))
                     });
                     return ResponseFuture::deciding(deciding, inner, body, self.on_failure);
@@ -98,10 +98,12 @@ where
                 let deciding = Box::pin(async move {
                     let ruling = match limiter.pick_later(&head).await {
                         Picked::Refuse(status) => Ruling::KeyRefused(status),
-                        Picked::Rules(picks) => Ruling::Decided(match limiter.decide_now(&picks, Purpose::Spend) {
-                            Some(decision) => decision,
-                            None => limiter.decide(&picks, Purpose::Spend).await,
-                        }),
+                        Picked::Rules(picks) => {
+                            Ruling::Decided(match limiter.decide_now(picks.iter(), Purpose::Spend) {
+                                Some(decision) => decision,
+                                None => limiter.decide(picks.iter(), Purpose::Spend).await,
+                            })
+                        }
                     };
                     (head, ruling)
                 });

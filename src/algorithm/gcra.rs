@@ -41,11 +41,18 @@ fn micros_of(pace: u64) -> f64 {
 
 impl Parts {
     /// The parts in use at `tick`, and whether they were written at another pace.
+    #[inline(always)]
     fn used(&self, state: &State, tick: u64, now: u64) -> (u64, bool) {
         match *state {
-            State::Whole { dry_at, pace } if self.per_tick == 1 && (pace == self.pace || dry_at <= now) => {
+            State::Whole { dry_at, pace } if pace == self.pace && self.per_tick == 1 => {
                 (self.tick_of(dry_at).saturating_sub(tick), false)
             }
+            _ => self.used_otherwise(state, now),
+        }
+    }
+
+    fn used_otherwise(&self, state: &State, now: u64) -> (u64, bool) {
+        match *state {
             State::Whole { dry_at, pace } => {
                 let micros = dry_at.saturating_sub(now) as f64;
                 ((micros / micros_of(pace) * self.per_unit as f64).ceil() as u64, micros > 0.0)

@@ -112,11 +112,12 @@ macro_rules! step {
 }
 
 impl State {
-    /// A copy to go back to when nothing is spent. A log needs none unless it will be repaired: advancing changes nothing
-    /// else in it that matters, and it may be long.
+    /// A copy to go back to when nothing is spent. GCRA and logs need none, since advancing changes nothing in them but for
+    /// repairs, which are kept; unless it is a peek that would repair.
     #[inline]
     pub(crate) fn saved(&self, at: Moment, spend: bool) -> Option<State> {
         match self {
+            State::Gcra(_) if spend => None,
             State::SlidingLog(log) if spend || !log.is_ahead_of(at) => None,
             state => Some(state.clone()),
         }

@@ -41,7 +41,7 @@ impl Policies {
     }
 
     fn value(&self, decision: &Decision) -> Option<HeaderValue> {
-        let lines = decision.lines();
+        let lines = decision.applied();
         if lines.len() == self.items.len() {
             return self.all.clone();
         }
@@ -71,8 +71,8 @@ pub(super) fn write(decision: &Decision, headers: &mut HeaderMap) {
     if let Some(value) = policies.value(decision) {
         headers.append(POLICY, value);
     }
-    let mut field = Field::new(32 * decision.lines().len());
-    for (place, (line, standing)) in decision.lines().iter().zip(decision.standings()).enumerate() {
+    let mut field = Field::new(32 * decision.applied().len());
+    for (place, (line, standing)) in decision.applied().iter().zip(decision.standings()).enumerate() {
         if place > 0 {
             field.text(", ");
         }

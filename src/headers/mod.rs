@@ -19,7 +19,7 @@ use crate::decision::Decision;
 /// Writes the fields of `decision`. List fields are added to those of limiters further in; single-valued fields keep the
 /// tighter standing, and what a handler set itself. `nested`: there is a limiter further out.
 pub(crate) fn write<B>(decision: &Decision, nested: bool, response: &mut Response<B>) {
-    if decision.lines().is_empty() {
+    if decision.applied().is_empty() {
         return;
     }
     response.headers_mut().reserve(5);

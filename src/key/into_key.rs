@@ -56,6 +56,20 @@ impl<K: IntoKey, E: Into<StatusCode>> IntoKey for Result<K, E> {
     }
 }
 
+impl IntoKey for String {
+    #[inline]
+    fn into_key(self) -> Found {
+        Found::Key(Key::of(self.into_bytes()))
+    }
+}
+
+impl IntoKey for Vec<u8> {
+    #[inline]
+    fn into_key(self) -> Found {
+        Found::Key(Key::of(self))
+    }
+}
+
 macro_rules! from_bytes {
     ($($kind:ty),+) => {$(
         impl IntoKey for $kind {
@@ -66,7 +80,7 @@ macro_rules! from_bytes {
         }
     )+};
 }
-from_bytes!(String, Vec<u8>, Box<[u8]>, HeaderValue, bytes::Bytes);
+from_bytes!(Box<[u8]>, HeaderValue, bytes::Bytes);
 
 macro_rules! from_text {
     ($($kind:ty),+) => {$(

@@ -1,6 +1,7 @@
 use smallvec::SmallVec;
 
-use crate::key::{Found, IntoKey, Key};
+use super::Pick;
+use crate::key::{Found, IntoKey};
 
 /// The keys of one call by the names of the rules, for [`Limiter::acquire`](crate::Limiter::acquire) and its kin.
 ///
@@ -13,14 +14,17 @@ use crate::key::{Found, IntoKey, Key};
 /// ```
 #[derive(Clone, Debug, Default)]
 #[must_use]
-pub struct Call<'a>(pub(super) SmallVec<[Entry<'a>; 2]>);
+pub struct Call<'a> {
+    pub(super) entries: SmallVec<[Entry<'a>; 1]>,
+    /// Rules that were named with a key that is absent.
+    pub(super) absent: Vec<&'a str>,
+}
 
 #[derive(Clone, Debug)]
 pub(super) struct Entry<'a> {
-    pub(super) rule: &'a str,
-    /// Absent: the rule does not apply.
-    pub(super) key: Option<Key>,
-    pub(super) cost: Option<u64>,
+    pub(super) name: &'a str,
+    pub(super) pick: Pick,
+    pub(super) usual_cost: bool,
 }
 
 impl<'a> Call<'a> {
@@ -31,18 +35,30 @@ impl<'a> Call<'a> {
 
     /// The rule of this name applies, with this key; not if the key is a `None` or an `Err`.
     pub fn key(mut self, rule: &'a str, key: impl IntoKey) -> Call<'a> {
-        let key = match key.into_key() {
-            Found::Key(key) => Some(key),
-            Found::Absent | Found::Refuse(_) => None,
-        };
-        self.0.push(Entry { rule, key, cost: None });
+        self.push(rule, key);
         self
+    }
+
+    pub(super) fn picks(&self) -> impl ExactSizeIterator<Item = &Pick> + Clone {
+        self.entries.iter().map(|entry| &entry.pick)
+    }
+
+    #[inline]
+    fn push(&mut self, rule: &'a str, key: impl IntoKey) {
+        match key.into_key() {
+            // Which rule that is, and what it costs, is filled in by the limiter that is asked.
+            Found::Key(key) => {
+                self.entries.push(Entry { name: rule, pick: Pick { rule: 0, key, cost: 1 }, usual_cost: true });
+            }
+            Found::Absent | Found::Refuse(_) => self.absent.push(rule),
+        }
     }
 
     /// What the call costs under the rule named last; without it, what the rule says, or 1.
     pub fn cost(mut self, units: u64) -> Call<'a> {
-        if let Some(last) = self.0.last_mut() {
-            last.cost = Some(units);
+        if let Some(last) = self.entries.last_mut() {
+            last.pick.cost = units;
+            last.usual_cost = false;
         }
         self
     }
@@ -51,6 +67,10 @@ impl<'a> Call<'a> {
 impl<'a, K: IntoKey, const N: usize> From<[(&'a str, K); N]> for Call<'a> {
     #[inline]
     fn from(keys: [(&'a str, K); N]) -> Call<'a> {
-        keys.into_iter().fold(Call::new(), |call, (rule, key)| call.key(rule, key))
+        let mut call = Call { entries: SmallVec::with_capacity(N), absent: Vec::new() };
+        for (rule, key) in keys {
+            call.push(rule, key);
+        }
+        call
     }
 }

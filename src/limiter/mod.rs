@@ -13,12 +13,12 @@ use smallvec::SmallVec;
 pub use build::LimiterBuilder;
 pub use call::Call;
 use failures::Failures;
-pub(crate) use pick::{Pick, Picked, Picks};
+pub(crate) use pick::{Pick, Picked};
 pub(crate) use rules::Rules;
 
 use crate::{
     clock::Clock,
-    decision::{Decided, Decision},
+    decision::{Applied, Decision},
     error::{StoreError, StoreErrorKind},
     observer::Observer,
     store::{Answer, Ask, Line, Purpose, Store},
@@ -82,11 +82,12 @@ impl Limiter {
     ///
     /// When the store gives no answer, or no rule has a name of the call.
     pub async fn reset<'a>(&self, call: impl Into<Call<'a>>) -> Result<(), StoreError> {
-        let picks = self.pick(call.into())?;
-        if picks.is_empty() {
+        let mut call = call.into();
+        self.resolve(&mut call)?;
+        let lines = self.lines(call.picks());
+        if lines.is_empty() {
             return Ok(());
         }
-        let lines = self.lines(&picks);
         self.0.store.reset(&lines).await
     }
 
@@ -94,80 +95,118 @@ impl Limiter {
         &self.0.rules
     }
 
-    fn pick(&self, call: Call<'_>) -> Result<Picks, StoreError> {
-        let mut picks = Picks::new();
-        for entry in call.0 {
-            let Some(rule) = self.0.rules.named(entry.rule) else {
-                let text = format!("no rule is named {:?}; the limiter has {}", entry.rule, self.0.rules);
-                return Err(StoreError::new(StoreErrorKind::Permanent, text));
-            };
-            if picks.iter().any(|pick| pick.rule == rule.index()) {
-                let text = format!("the call names the rule {:?} twice; ask once for each key", entry.rule);
-                return Err(StoreError::new(StoreErrorKind::Permanent, text));
+    /// Finds the rules that the call names.
+    #[inline]
+    fn resolve(&self, call: &mut Call<'_>) -> Result<(), StoreError> {
+        let rules = &self.0.rules;
+        if let Some(unknown) = call.absent.iter().find(|name| rules.named(name).is_none()) {
+            return Err(self.unknown(unknown));
+        }
+        for place in 0..call.entries.len() {
+            let (before, rest) = call.entries.split_at_mut(place);
+            let Some(entry) = rest.first_mut() else { continue };
+            let Some(rule) = rules.named(entry.name) else { return Err(self.unknown(entry.name)) };
+            if before.iter().any(|other| other.pick.rule == rule.index()) {
+                return Err(twice(entry.name));
             }
-            if let Some(key) = entry.key {
-                picks.push(Pick { rule: rule.index(), key, cost: entry.cost.unwrap_or_else(|| rule.usual_cost()) });
+            entry.pick.rule = rule.index();
+            if entry.usual_cost {
+                entry.pick.cost = rule.usual_cost();
             }
         }
-        Ok(picks)
+        Ok(())
     }
 
-    async fn ask(&self, call: Call<'_>, purpose: Purpose) -> Decision {
-        match self.pick(call) {
-            Ok(picks) => match self.decide_now(&picks, purpose) {
-                Some(decision) => decision,
-                None => self.decide(&picks, purpose).await,
-            },
-            Err(error) => self.conclude(&[], Err(error)),
+    async fn ask(&self, mut call: Call<'_>, purpose: Purpose) -> Decision {
+        if let Err(error) = self.resolve(&mut call) {
+            return self.failed(error);
+        }
+        match self.decide_now(call.picks(), purpose) {
+            Some(decision) => decision,
+            None => self.decide(call.picks(), purpose).await,
         }
     }
 
     /// The decision, unless the store must wait for it.
     #[inline]
-    pub(crate) fn decide_now(&self, picks: &[Pick], purpose: Purpose) -> Option<Decision> {
-        if picks.is_empty() {
-            return Some(self.conclude(picks, Ok(Answer { verdicts: SmallVec::new() })));
+    pub(crate) fn decide_now<'p>(
+        &self,
+        picks: impl ExactSizeIterator<Item = &'p Pick> + Clone,
+        purpose: Purpose,
+    ) -> Option<Decision> {
+        let mut answer = Answer::default();
+        if picks.len() == 0 {
+            return Some(self.decided(picks, answer));
         }
-        let lines = self.lines(picks);
-        let ask = Ask { lines: &lines, purpose, time: self.0.clock.time() };
-        let answer = self.0.store.acquire_now(&ask)?;
-        Some(self.conclude(picks, answer))
+        let time = self.0.clock.time();
+        let done = match (picks.len(), picks.clone().next().and_then(|pick| self.line(pick))) {
+            // Nearly every ask has one line, and gathering it would be a good part of the work.
+            (1, Some(line)) => self.0.store.acquire_now(&Ask { lines: &[line], purpose, time }, &mut answer)?,
+            _ => {
+                let lines = self.lines(picks.clone());
+                self.0.store.acquire_now(&Ask { lines: &lines, purpose, time }, &mut answer)?
+            }
+        };
+        Some(match done {
+            Ok(()) => self.decided(picks, answer),
+            Err(error) => self.failed(error),
+        })
     }
 
-    pub(crate) async fn decide(&self, picks: &[Pick], purpose: Purpose) -> Decision {
-        let lines = self.lines(picks);
+    pub(crate) async fn decide<'p>(
+        &self,
+        picks: impl ExactSizeIterator<Item = &'p Pick> + Clone,
+        purpose: Purpose,
+    ) -> Decision {
+        let lines = self.lines(picks.clone());
         let ask = Ask { lines: &lines, purpose, time: self.0.clock.time() };
-        let answer = self.0.store.acquire(&ask).await;
-        self.conclude(picks, answer)
+        match self.0.store.acquire(&ask).await {
+            Ok(answer) => self.decided(picks, answer),
+            Err(error) => self.failed(error),
+        }
     }
 
     #[inline]
-    fn lines<'a>(&'a self, picks: &'a [Pick]) -> SmallVec<[Line<'a>; 2]> {
-        let line = |pick: &'a Pick| {
-            let rule = self.0.rules.get(pick.rule)?;
-            Some(Line { scope: rule.scope(), key: pick.key.as_bytes(), limit: rule.limit(), cost: pick.cost })
-        };
-        picks.iter().filter_map(line).collect()
+    fn line<'a>(&'a self, pick: &'a Pick) -> Option<Line<'a>> {
+        let rule = self.0.rules.get(pick.rule)?;
+        Some(Line { scope: rule.scope(), key: pick.key.as_bytes(), limit: rule.limit(), cost: pick.cost })
+    }
+
+    fn lines<'a, 'p: 'a>(&'a self, picks: impl Iterator<Item = &'p Pick>) -> SmallVec<[Line<'a>; 4]> {
+        picks.filter_map(|pick| self.line(pick)).collect()
     }
 
     #[inline]
-    fn conclude(&self, picks: &[Pick], answer: Result<Answer, StoreError>) -> Decision {
-        let rules = Arc::clone(&self.0.rules);
-        let decision = match answer {
-            Ok(answer) => {
-                let decided = |(pick, verdict): (&Pick, _)| Decided { rule: pick.rule, cost: pick.cost, verdict };
-                Decision::new(rules, picks.iter().zip(answer.verdicts).map(decided).collect())
-            }
-            Err(error) => {
-                self.0.failures.log(&error);
-                Decision::failed(rules, error)
-            }
-        };
+    fn decided<'p>(&self, picks: impl ExactSizeIterator<Item = &'p Pick>, answer: Answer) -> Decision {
+        let applied = picks.map(|pick| Applied { rule: pick.rule, cost: pick.cost }).collect();
+        self.told(Decision::new(Arc::clone(&self.0.rules), applied, answer))
+    }
+
+    #[cold]
+    fn failed(&self, error: StoreError) -> Decision {
+        self.0.failures.log(&error);
+        self.told(Decision::failed(Arc::clone(&self.0.rules), error))
+    }
+
+    #[inline]
+    fn told(&self, decision: Decision) -> Decision {
         if let Some(observer) = &self.0.observer {
             observer.decided(&decision);
         }
         decision
     }
+
+    #[cold]
+    fn unknown(&self, rule: &str) -> StoreError {
+        let text = format!("no rule is named {rule:?}; the limiter has {}", self.0.rules);
+        StoreError::new(StoreErrorKind::Permanent, text)
+    }
+}
+
+#[cold]
+fn twice(rule: &str) -> StoreError {
+    let text = format!("the call names the rule {rule:?} twice; ask once for each key");
+    StoreError::new(StoreErrorKind::Permanent, text)
 }
 
 impl fmt::Debug for Limiter {

@@ -12,7 +12,7 @@ pub(crate) struct Pick {
     pub(crate) cost: u64,
 }
 
-pub(crate) type Picks = SmallVec<[Pick; 2]>;
+pub(crate) type Picks = SmallVec<[Pick; 1]>;
 
 /// What looking for the keys of a request came to.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl Limiter {
         if rules.any_waits() {
             return None;
         }
-        let mut picks = Picks::new();
+        let mut picks = Picks::with_capacity(rules.len());
         for rule in rules.iter() {
             if let Some(status) = add(&mut picks, rule, head, rule.key().find_now(head)?) {
                 return Some(Picked::Refuse(status));

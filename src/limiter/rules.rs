@@ -67,11 +67,16 @@ impl Rules {
         Rules { rules: rules.into(), policies, any_waits }
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.rules.len()
+    }
+
     #[inline]
     pub(crate) fn get(&self, index: u16) -> Option<&CheckedRule> {
         self.rules.get(usize::from(index))
     }
 
+    #[inline]
     pub(super) fn named(&self, name: &str) -> Option<&CheckedRule> {
         self.rules.iter().find(|rule| &*rule.name == name)
     }

@@ -79,7 +79,7 @@ pub struct Scope {
 impl Scope {
     /// The place of `rule` in `namespace`, which is plain text without braces.
     pub fn new(namespace: &str, rule: &str) -> Scope {
-        let mut escaped = SmallVec::new();
+        let mut escaped = Vec::new();
         crate::key::escape(rule.as_bytes(), &mut escaped);
         let before: Box<str> = format!("{namespace}:v1:{{").into();
         let after: Box<str> = format!("}}:{}", String::from_utf8_lossy(&escaped)).into();
@@ -99,10 +99,10 @@ fn fnv(bytes: impl Iterator<Item = u8>) -> u64 {
 }
 
 /// A store's answer: one verdict a line, in order.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     /// One for each line.
-    pub verdicts: SmallVec<[Verdict; 2]>,
+    pub verdicts: SmallVec<[Verdict; 1]>,
 }
 
 impl Answer {

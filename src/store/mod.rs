@@ -26,9 +26,10 @@ pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>>
 /// All lines of an ask are judged before any is charged, and either all are charged or none is, whoever else asks at the
 /// same time.
 pub trait Store: fmt::Debug + Send + Sync + 'static {
-    /// The answer, where it can be had without waiting; otherwise `None`, and [`acquire`](Store::acquire) is called.
-    fn acquire_now(&self, ask: &Ask<'_>) -> Option<Result<Answer, StoreError>> {
-        let _ = ask;
+    /// Like [`acquire`](Store::acquire), where it needs no waiting: adds the verdicts to an empty `answer`. `None`: it does,
+    /// and `acquire` is to be called.
+    fn acquire_now(&self, ask: &Ask<'_>, answer: &mut Answer) -> Option<Result<(), StoreError>> {
+        let _ = (ask, answer);
         None
     }
 

@@ -6,12 +6,15 @@
 
 mod build_errors;
 mod edge;
+mod exact_time;
 mod headers;
 mod house;
 mod keys;
 mod known_bugs;
+mod laws;
 mod memory_store;
 mod processes;
 mod redis_store;
+mod scenarios;
 mod support;
 mod traces;

@@ -136,7 +136,7 @@ impl Inner {
             }
         }
         let fits = full == overflowing && judged.iter().all(|(.., one)| one.wait == Wait::None);
-        let mut verdicts = SmallVec::new();
+        let mut verdicts = SmallVec::with_capacity(judged.len());
         for (line, hash, key, one) in judged {
             let Some(shard) = locked.get_mut(place_of(hash)) else { continue };
             verdicts.push(shard.finish(hash, line, key, at, one, spend && fits));
@@ -151,26 +151,38 @@ impl Inner {
         &self.shards[shard_of(hash)]
     }
 
-    fn decide(&self, ask: &Ask<'_>) -> Result<Answer, StoreError> {
-        if ask.lines.len() > Overflowing::BITS as usize {
-            return Err(StoreError::new(StoreErrorKind::Permanent, "more than 64 lines in one ask"));
-        }
+    #[inline]
+    fn decide(&self, ask: &Ask<'_>, answer: &mut Answer) -> Result<(), StoreError> {
         let at = self.moment(ask.time);
-        let mut overflowing = 0;
         if let [line] = ask.lines {
             match self.decide_one(line, ask.purpose == Purpose::Spend, at) {
-                Ok(verdict) => return Ok(Answer { verdicts: SmallVec::from_buf_and_len([verdict, verdict], 1) }),
-                Err(Full) => overflowing = 1,
+                Ok(verdict) => answer.verdicts.push(verdict),
+                Err(Full) => return self.decide_many(ask, at, 1, answer),
             }
+            return Ok(());
+        }
+        self.decide_many(ask, at, 0, answer)
+    }
+
+    fn decide_many(
+        &self,
+        ask: &Ask<'_>,
+        at: Moment,
+        mut overflowing: Overflowing,
+        answer: &mut Answer,
+    ) -> Result<(), StoreError> {
+        if ask.lines.len() > Overflowing::BITS as usize {
+            return Err(StoreError::new(StoreErrorKind::Permanent, "more than 64 lines in one ask"));
         }
         loop {
             // Each turn adds a line to those that overflow, so this ends.
             match self.decide_all(ask, at, overflowing) {
-                Ok(answer) => {
+                Ok(decided) => {
                     if overflowing != 0 {
                         self.observers.tell(&StoreEvent::Overflowed);
                     }
-                    return Ok(answer);
+                    *answer = decided;
+                    return Ok(());
                 }
                 Err(more) => overflowing = more,
             }
@@ -191,12 +203,15 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
 
 impl Store for MemoryStore {
     #[inline]
-    fn acquire_now(&self, ask: &Ask<'_>) -> Option<Result<Answer, StoreError>> {
-        Some(self.0.decide(ask))
+    fn acquire_now(&self, ask: &Ask<'_>, answer: &mut Answer) -> Option<Result<(), StoreError>> {
+        Some(self.0.decide(ask, answer))
     }
 
     fn acquire<'a>(&'a self, ask: &'a Ask<'a>) -> StoreFuture<'a, Answer> {
-        Box::pin(async move { self.0.decide(ask) })
+        Box::pin(async move {
+            let mut answer = Answer::default();
+            self.0.decide(ask, &mut answer).map(|()| answer)
+        })
     }
 
     fn reset<'a>(&'a self, lines: &'a [Line<'a>]) -> StoreFuture<'a, ()> {

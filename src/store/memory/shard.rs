@@ -68,6 +68,22 @@ impl Judged {
 }
 
 impl Entry {
+    /// `judge` and `finish` in one, for the one line of an ask.
+    #[inline]
+    fn decide(&mut self, line: &Line<'_>, at: Moment, spend: bool) -> Verdict {
+        let params = line.limit.params();
+        let before = self.state.saved(at, spend);
+        let repaired = params.advance(&mut self.state, at);
+        let wait = params.wait(&self.state, at, line.cost);
+        let charge = spend && wait == Wait::None && line.cost > 0;
+        if charge {
+            params.charge(&mut self.state, at, line.cost);
+        }
+        let left = params.left(&self.state, at);
+        self.keep(line, at, left, before.filter(|_| !charge && !(repaired && spend)));
+        Verdict { wait, remaining: left.remaining, reset_after: left.reset_after }
+    }
+
     #[inline]
     fn judge(&mut self, line: &Line<'_>, at: Moment, spend: bool) -> Judged {
         let params = line.limit.params();
@@ -86,16 +102,22 @@ impl Entry {
             params.charge(&mut self.state, at, line.cost);
         }
         let left = params.left(&self.state, at);
-        let idle_at = at.now + params.idle_after(&self.state, at, left);
-        match judged.before.take() {
-            Some(before) if !charge => {
+        self.keep(line, at, left, judged.before.take().filter(|_| !charge));
+        judged.verdict(left)
+    }
+
+    /// Goes back to the state `before`, or keeps the one there is.
+    #[inline]
+    fn keep(&mut self, line: &Line<'_>, at: Moment, left: Left, before: Option<State>) {
+        let idle_at = at.now + line.limit.params().idle_after(&self.state, at, left);
+        match before {
+            Some(before) => {
                 self.state = before;
                 // Under another quota it may matter for longer than was thought.
                 self.idle_at = self.idle_at.max(idle_at);
             }
-            _ => self.idle_at = idle_at,
+            None => self.idle_at = idle_at,
         }
-        judged.verdict(left)
     }
 }
 
@@ -120,9 +142,7 @@ impl Shard {
     #[inline]
     pub(super) fn decide(&mut self, hash: u64, line: &Line<'_>, at: Moment, spend: bool) -> Result<Verdict, Full> {
         if let Some(entry) = self.find(hash, line.key) {
-            let judged = entry.judge(line, at, spend);
-            let charge = spend && judged.wait == Wait::None;
-            return Ok(entry.finish(line, at, judged, charge));
+            return Ok(entry.decide(line, at, spend));
         }
         let judged = self.judge_new(line, line.key, at)?;
         let charge = spend && judged.wait == Wait::None;
