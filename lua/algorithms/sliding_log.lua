@@ -12,7 +12,7 @@
 --@ judge
 do
   local span, half, totals = 281474976710656, 140737488355328, 16777216
-  local base, oldest = 0, 0
+  local base, oldest, newest = 0, 0, 0
   t_N, used_N, total_N, drop_N, keep_N, left_N, repaired_N = now, 0, false, 0, 0, 0, false
   local head = pcall('LRANGE', KEYS[N], 0, 3)
   if head.err then
@@ -21,7 +21,7 @@ do
   elseif head[2] then
     local at, total = unpack('<I6I3', call('LINDEX', KEYS[N], -1))
     local ahead, length = (at - now) % span, 0
-    total_N = total
+    total_N, newest = total, at
     if ahead > 0 and ahead < half then
       if ahead <= tolerance then t_N = now + ahead else repaired_N = true end
     end
@@ -88,8 +88,10 @@ do
       end
     end
     retry_N = left + t_N - now
-    -- A window that was made longer matters for longer than its TTL.
-    if call('PTTL', KEYS[N]) * 1000 < retry_N then repaired_N = true end
+    -- A window that was made longer matters for longer than its TTL: until the newest entry leaves.
+    local age = (t_N - newest) % span
+    if age >= half then age = 0 end
+    if call('PTTL', KEYS[N]) * 1000 < window_N - age then repaired_N = true end
   end
 end
 --@ charge

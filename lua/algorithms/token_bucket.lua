@@ -46,6 +46,10 @@ remaining_N, reset_N = (level_N - level_N % per_unit_N) / per_unit_N, 0
 if level_N < capacity_N then
   local room = capacity_N - level_N + per_tick_N - 1
   reset_N = (t_N + (room - room % per_tick_N) / per_tick_N) * tick_N - now
+  -- A burst that was raised matters for longer than its TTL: until the bucket is full.
+  if retry_N > 0 and spend == 1 and call('PTTL', KEYS[N]) * 1000 < reset_N then
+    call('PEXPIRE', KEYS[N], (reset_N - reset_N % 1000) / 1000 + margin)
+  end
 end
 --@ write
 call('SET', KEYS[N], pack('<BI7i7I6I6B', 3, t_N * tick_N, level_N, per_tick_N, per_unit_N, power_N), 'PX', (reset_N - reset_N % 1000) / 1000 + margin)

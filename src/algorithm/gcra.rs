@@ -6,7 +6,8 @@
 //!
 //! Where the quota reduces to one unit per whole number of ticks (100 a minute, 10 a second) the state is a single number,
 //! the cheapest there is on Redis. It carries the pace it was written at to a sixteenth, so that a changed rate keeps the
-//! units that were used: rounded up, never a fresh burst. Other quotas keep a remainder and their exact pace beside it.
+//! units that were used, rounded up; a change by less than a sixteenth is not seen, and may give back as much of what was
+//! used. Other quotas keep a remainder and their exact pace beside it.
 //! Since the state is a time in the future by nature, one that lies further ahead than the burst allows (a clock that
 //! stepped back, a burst that was lowered) is cut to the burst when it is first seen.
 

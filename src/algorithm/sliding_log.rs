@@ -58,6 +58,10 @@ impl State {
     fn remove_expired(&mut self) {
         self.entries.drain(..self.expired.saturating_sub(1));
         self.expired = self.expired.min(1);
+        // Its time no longer counts; the earliest there is keeps the entries in order, whatever the clock does.
+        if let Some(first) = self.entries.front_mut() {
+            first.at = 0;
+        }
     }
 
     fn used(&self) -> u64 {
@@ -110,7 +114,7 @@ impl Steps<Box<State>> for Params {
     fn charge(&self, state: &mut Box<State>, _: Moment, cost: u64) {
         let at = state.time;
         if state.entries.is_empty() {
-            state.entries.push_back(Entry { at, total: 0 });
+            state.entries.push_back(Entry { at: 0, total: 0 });
             state.expired = 1;
         }
         let total = state.total() + cost;

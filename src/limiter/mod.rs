@@ -71,7 +71,8 @@ impl Limiter {
         self.ask(call.into(), Purpose::Spend).await
     }
 
-    /// What [`acquire`](Limiter::acquire) would decide, without spending: how every rule stands.
+    /// What [`acquire`](Limiter::acquire) would decide, without spending: how every rule stands. It writes nothing at all, so
+    /// right after a changed quota or a clock that stepped back the wait it names may still move.
     pub async fn peek<'a>(&self, call: impl Into<Call<'a>>) -> Decision {
         self.ask(call.into(), Purpose::Peek).await
     }
