@@ -110,7 +110,13 @@ impl Decision {
     pub fn standings(&self) -> impl Iterator<Item = Standing<'_>> + '_ {
         self.applied.iter().zip(&self.answer.verdicts).filter_map(|(applied, verdict)| {
             let rule = self.rules.get(applied.rule)?;
-            Some(Standing { name: rule.name(), limit: rule.limit(), cost: applied.cost, verdict: *verdict })
+            Some(Standing {
+                index: applied.rule,
+                name: rule.name(),
+                limit: rule.limit(),
+                cost: applied.cost,
+                verdict: *verdict,
+            })
         })
     }
 
@@ -153,6 +159,7 @@ impl fmt::Debug for Decision {
 /// How one rule stands after a decision.
 #[derive(Clone, Copy, Debug)]
 pub struct Standing<'a> {
+    index: u16,
     name: &'a str,
     limit: &'a Limit,
     cost: u64,
@@ -160,6 +167,10 @@ pub struct Standing<'a> {
 }
 
 impl<'a> Standing<'a> {
+    pub(crate) fn index(&self) -> u16 {
+        self.index
+    }
+
     /// The rule's name.
     pub fn rule(&self) -> &'a str {
         self.name

@@ -26,7 +26,8 @@ pub(crate) enum Ruling {
     KeyRefused(StatusCode),
 }
 
-type Deciding = Pin<Box<dyn Future<Output = (Parts, Ruling)> + Send>>;
+/// Gives back the head of the request if it needed it.
+type Deciding = Pin<Box<dyn Future<Output = (Option<Parts>, Ruling)> + Send>>;
 
 pin_project! {
     /// The future of [`RateLimit`](crate::RateLimit).
@@ -40,7 +41,7 @@ pin_project! {
     #[project = StateProj]
     enum State<S, F, B> {
         /// The store is asked; the service waits in readiness.
-        Deciding { deciding: Deciding, call: Option<(S, B)>, on_failure: OnFailure },
+        Deciding { deciding: Deciding, call: Option<(S, B)>, head: Option<Parts>, on_failure: OnFailure },
         /// The service is at work. No decision: it passes unlimited.
         Running { #[pin] inner: F, decision: Option<Decision>, nested: bool },
         Refused { response: Option<Response<Refusal>> },
@@ -52,8 +53,14 @@ impl<S, F, B> ResponseFuture<S, F, B> {
         ResponseFuture { state: State::Running { inner, decision: None, nested: false } }
     }
 
-    pub(crate) fn deciding(deciding: Deciding, service: S, body: B, on_failure: OnFailure) -> Self {
-        ResponseFuture { state: State::Deciding { deciding, call: Some((service, body)), on_failure } }
+    pub(crate) fn deciding(
+        deciding: Deciding,
+        service: S,
+        body: B,
+        head: Option<Parts>,
+        on_failure: OnFailure,
+    ) -> Self {
+        ResponseFuture { state: State::Deciding { deciding, call: Some((service, body)), head, on_failure } }
     }
 
     pub(crate) fn ruled(ruling: Ruling, head: Parts, body: B, service: S, on_failure: OnFailure) -> Self
@@ -116,11 +123,11 @@ where
         let mut this = self.project();
         loop {
             let next = match this.state.as_mut().project() {
-                StateProj::Deciding { deciding, call, on_failure } => {
-                    let (head, ruling) = ready!(deciding.as_mut().poll(cx));
-                    match call.take() {
-                        Some((service, body)) => follow(ruling, head, body, service, *on_failure),
-                        None => return Poll::Pending,
+                StateProj::Deciding { deciding, call, head, on_failure } => {
+                    let (given, ruling) = ready!(deciding.as_mut().poll(cx));
+                    match (call.take(), given.or_else(|| head.take())) {
+                        (Some((service, body)), Some(head)) => follow(ruling, head, body, service, *on_failure),
+                        _ => return Poll::Pending,
                     }
                 }
                 StateProj::Running { inner, decision, nested } => {

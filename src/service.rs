@@ -1,9 +1,5 @@
 use std::{
     mem,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
     task::{Context, Poll},
 };
 
@@ -26,12 +22,11 @@ pub struct RateLimit<S> {
     inner: S,
     limiter: Limiter,
     on_failure: OnFailure,
-    told_twice: Arc<AtomicBool>,
 }
 
 impl<S> RateLimit<S> {
     pub(crate) fn new(inner: S, limiter: Limiter, on_failure: OnFailure) -> RateLimit<S> {
-        RateLimit { inner, limiter, on_failure, told_twice: Arc::default() }
+        RateLimit { inner, limiter, on_failure }
     }
 
     /// Whether this request passes unlimited: a preflight, or one that this very limiter has counted further out.
@@ -40,10 +35,8 @@ impl<S> RateLimit<S> {
             return true;
         }
         let twice = head.extensions.get::<Decision>().is_some_and(|outer| outer.is_of(self.limiter.rules()));
-        if twice && !self.told_twice.swap(true, Ordering::Relaxed) {
-            tracing::warn!(
-                "one Limiter is layered twice around this route; each request is counted once, by the outer layer"
-            );
+        if twice {
+            self.limiter.warn_of_layering_twice();
         }
         twice
     }
@@ -76,25 +69,25 @@ where
         if self.passes(&head) {
             return ResponseFuture::unlimited(inner.call(Request::from_parts(head, body)));
         }
-        let ruling = match self.limiter.pick_now(&head) {
-            Some(Picked::Refuse(status)) => Some(Ruling::KeyRefused(status)),
-            Some(Picked::Rules(picks)) => match self.limiter.decide_now(picks.iter(), Purpose::Spend) {
-                Some(decision) => Some(Ruling::Decided(decision)),
+        let limiter = &self.limiter;
+        match limiter.pick_now(&head) {
+            Some(Picked::Refuse(status)) => {
+                ResponseFuture::ruled(Ruling::KeyRefused(status), head, body, inner, self.on_failure)
+            }
+            Some(Picked::Rules(picks)) => match limiter.decide_now(picks.iter(), Purpose::Spend) {
+                Some(decision) => ResponseFuture::ruled(Ruling::Decided(decision), head, body, inner, self.on_failure),
                 None => {
-                    let limiter = self.limiter.clone();
-                    let deciding = Box::pin(async move {
-                        let decision = limiter.decide(picks.iter(), Purpose::Spend).await;
-                        (head, Ruling::Decided(decision))
-                    });
-                    return ResponseFuture::deciding(deciding, inner, body, self.on_failure);
+                    let limiter = limiter.clone();
+                    let deciding =
+                        Box::pin(
+                            async move { (None, Ruling::Decided(limiter.decide(picks.iter(), Purpose::Spend).await)) },
+                        );
+                    ResponseFuture::deciding(deciding, inner, body, Some(head), self.on_failure)
                 }
             },
-            None => None,
-        };
-        match ruling {
-            Some(ruling) => ResponseFuture::ruled(ruling, head, body, inner, self.on_failure),
+            // A key closure must wait, and looks at the head meanwhile.
             None => {
-                let limiter = self.limiter.clone();
+                let limiter = limiter.clone();
                 let deciding = Box::pin(async move {
                     let ruling = match limiter.pick_later(&head).await {
                         Picked::Refuse(status) => Ruling::KeyRefused(status),
@@ -105,9 +98,9 @@ where
                             })
                         }
                     };
-                    (head, ruling)
+                    (Some(head), ruling)
                 });
-                ResponseFuture::deciding(deciding, inner, body, self.on_failure)
+                ResponseFuture::deciding(deciding, inner, body, None, self.on_failure)
             }
         }
     }

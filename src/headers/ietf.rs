@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{Field, LARGEST, append, ceil_seconds, push_escaped};
+use super::{Field, LARGEST, ceil_seconds, push_escaped};
 use crate::{decision::Decision, limit::Limit};
 
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -19,12 +19,16 @@ pub(crate) struct Policies {
     items: Box<[String]>,
     /// All of them, for the requests that every rule applies to.
     all: Option<HeaderValue>,
+    /// The capacities, for the fields that show one number.
+    capacities: Box<[HeaderValue]>,
 }
 
 impl Policies {
     pub(crate) fn new<'a>(rules: impl Iterator<Item = (&'a str, &'a Limit)>) -> Policies {
+        let mut capacities = Vec::new();
         let (names, items): (Vec<_>, Vec<_>) = rules
             .map(|(name, limit)| {
+                capacities.push(limit.quota().capacity().into());
                 let mut quoted = String::from("\"");
                 push_escaped(&mut quoted, name);
                 quoted.push('"');
@@ -33,11 +37,15 @@ impl Policies {
             })
             .unzip();
         let all = HeaderValue::try_from(items.join(", ")).ok();
-        Policies { names: names.into(), items: items.into(), all }
+        Policies { names: names.into(), items: items.into(), all, capacities: capacities.into() }
     }
 
     fn name(&self, rule: u16) -> &str {
         self.names.get(usize::from(rule)).map_or("", String::as_str)
+    }
+
+    pub(super) fn capacity(&self, rule: u16) -> Option<HeaderValue> {
+        self.capacities.get(usize::from(rule)).cloned()
     }
 
     fn value(&self, decision: &Decision) -> Option<HeaderValue> {
@@ -71,7 +79,7 @@ pub(super) fn write(decision: &Decision, headers: &mut HeaderMap) {
     if let Some(value) = policies.value(decision) {
         headers.append(POLICY, value);
     }
-    let mut field = Field::new(32 * decision.applied().len());
+    let mut field = Field::new();
     for (place, (line, standing)) in decision.applied().iter().zip(decision.standings()).enumerate() {
         if place > 0 {
             field.text(", ");
@@ -84,5 +92,7 @@ pub(super) fn write(decision: &Decision, headers: &mut HeaderMap) {
         let next = standing.limit().next_unit_after(standing.remaining(), standing.reset_after());
         field.number(ceil_seconds(standing.retry_after().map_or(next, |wait| next.min(wait))));
     }
-    append(headers, RATELIMIT, field);
+    if let Some(value) = field.value() {
+        headers.append(RATELIMIT, value);
+    }
 }

@@ -9,8 +9,8 @@ mod x_ratelimit;
 
 use std::time::Duration;
 
-use bytes::BytesMut;
-use http::{HeaderMap, HeaderName, HeaderValue, Response};
+use http::{HeaderValue, Response};
+use smallvec::SmallVec;
 
 pub(crate) use ietf::Policies;
 
@@ -39,12 +39,12 @@ fn ceil_seconds(duration: Duration) -> u64 {
 /// The largest Integer of a structured field.
 const LARGEST: u64 = 999_999_999_999_999;
 
-/// Text that becomes a header value. Grows in one buffer that the value then owns.
-struct Field(BytesMut);
+/// Text that becomes a header value: gathered on the stack, so that the value takes one allocation of its size.
+struct Field(SmallVec<[u8; 256]>);
 
 impl Field {
-    fn new(capacity: usize) -> Field {
-        Field(BytesMut::with_capacity(capacity))
+    fn new() -> Field {
+        Field(SmallVec::new())
     }
 
     fn text(&mut self, text: &str) {
@@ -56,14 +56,8 @@ impl Field {
     }
 
     /// Only printable ASCII is written, which every header value may hold.
-    fn value(self) -> Option<HeaderValue> {
-        HeaderValue::from_maybe_shared(self.0.freeze()).ok()
-    }
-}
-
-fn append(headers: &mut HeaderMap, name: HeaderName, field: Field) {
-    if let Some(value) = field.value() {
-        headers.append(name, value);
+    fn value(&self) -> Option<HeaderValue> {
+        HeaderValue::from_bytes(&self.0).ok()
     }
 }
 

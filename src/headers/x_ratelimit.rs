@@ -41,7 +41,9 @@ pub(super) fn write<B>(decision: &Decision, nested: bool, response: &mut Respons
     let reset = SystemTime::now() + standing.reset_after();
     let reset = ceil_seconds(reset.duration_since(UNIX_EPOCH).unwrap_or_default());
     let headers = response.headers_mut();
-    headers.insert(LIMIT, capacity.into());
+    if let Some(capacity) = decision.rules().policies().capacity(standing.index()) {
+        headers.insert(LIMIT, capacity);
+    }
     headers.insert(REMAINING, remaining.into());
     headers.insert(RESET, reset.into());
     if nested {

@@ -97,6 +97,7 @@ impl LimiterBuilder {
             clock: self.clock,
             observer: self.observer,
             failures: Failures::default(),
+            warned_of_layering_twice: false.into(),
         })))
     }
 }

@@ -6,7 +6,13 @@ mod failures;
 mod pick;
 mod rules;
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use smallvec::SmallVec;
 
@@ -55,6 +61,7 @@ struct Inner {
     clock: Clock,
     observer: Option<Arc<dyn Observer>>,
     failures: Failures,
+    warned_of_layering_twice: AtomicBool,
 }
 
 impl Limiter {
@@ -68,13 +75,21 @@ impl Limiter {
     /// Rules it names no key for do not apply. A name that no rule has, or one that stands twice, gives a decision with a
     /// [`failure`](Decision::failure).
     pub async fn acquire<'a>(&self, call: impl Into<Call<'a>>) -> Decision {
-        self.ask(call.into(), Purpose::Spend).await
+        let mut call = call.into();
+        match self.ask_now(&mut call, Purpose::Spend) {
+            Some(decision) => decision,
+            None => self.decide(call.picks(), Purpose::Spend).await,
+        }
     }
 
     /// What [`acquire`](Limiter::acquire) would decide, without spending: how every rule stands. It writes nothing at all, so
     /// right after a changed quota or a clock that stepped back the wait it names may still move.
     pub async fn peek<'a>(&self, call: impl Into<Call<'a>>) -> Decision {
-        self.ask(call.into(), Purpose::Peek).await
+        let mut call = call.into();
+        match self.ask_now(&mut call, Purpose::Peek) {
+            Some(decision) => decision,
+            None => self.decide(call.picks(), Purpose::Peek).await,
+        }
     }
 
     /// Forgets what was counted for the keys of the call.
@@ -90,6 +105,15 @@ impl Limiter {
             return Ok(());
         }
         self.0.store.reset(&lines).await
+    }
+
+    #[cold]
+    pub(crate) fn warn_of_layering_twice(&self) {
+        if !self.0.warned_of_layering_twice.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "one Limiter is layered twice around a route; each request is counted once, by the outer layer"
+            );
+        }
     }
 
     pub(crate) fn rules(&self) -> &Arc<Rules> {
@@ -118,14 +142,13 @@ impl Limiter {
         Ok(())
     }
 
-    async fn ask(&self, mut call: Call<'_>, purpose: Purpose) -> Decision {
-        if let Err(error) = self.resolve(&mut call) {
-            return self.failed(error);
+    /// The decision, unless the store must wait for it.
+    #[inline]
+    fn ask_now(&self, call: &mut Call<'_>, purpose: Purpose) -> Option<Decision> {
+        if let Err(error) = self.resolve(call) {
+            return Some(self.failed(error));
         }
-        match self.decide_now(call.picks(), purpose) {
-            Some(decision) => decision,
-            None => self.decide(call.picks(), purpose).await,
-        }
+        self.decide_now(call.picks(), purpose)
     }
 
     /// The decision, unless the store must wait for it.
@@ -179,7 +202,8 @@ impl Limiter {
 
     #[inline]
     fn decided<'p>(&self, picks: impl ExactSizeIterator<Item = &'p Pick>, answer: Answer) -> Decision {
-        let applied = picks.map(|pick| Applied { rule: pick.rule, cost: pick.cost }).collect();
+        let mut applied = SmallVec::with_capacity(picks.len());
+        picks.for_each(|pick| applied.push(Applied { rule: pick.rule, cost: pick.cost }));
         self.told(Decision::new(Arc::clone(&self.0.rules), applied, answer))
     }
 

@@ -54,11 +54,9 @@ pub struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// The full name of the count: `namespace:v1:{key}:rule`.
-    pub fn write_name(&self, name: &mut Vec<u8>) {
-        name.extend_from_slice(self.scope.before.as_bytes());
-        name.extend_from_slice(self.key);
-        name.extend_from_slice(self.scope.after.as_bytes());
+    /// The full name of the count, `namespace:v1:{key}:rule`, in three pieces.
+    pub fn name(&self) -> [&[u8]; 3] {
+        [self.scope.before.as_bytes(), self.key, self.scope.after.as_bytes()]
     }
 }
 
@@ -101,11 +99,20 @@ fn fnv(bytes: impl Iterator<Item = u8>) -> u64 {
 /// A store's answer: one verdict a line, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// One for each line.
-    pub verdicts: SmallVec<[Verdict; 1]>,
+    pub(crate) verdicts: SmallVec<[Verdict; 1]>,
 }
 
 impl Answer {
+    /// Adds the verdict of the next line.
+    pub fn push(&mut self, verdict: Verdict) {
+        self.verdicts.push(verdict);
+    }
+
+    /// One for each line.
+    pub fn verdicts(&self) -> &[Verdict] {
+        &self.verdicts
+    }
+
     /// Whether every line fits.
     #[inline]
     pub fn fits(&self) -> bool {

@@ -16,11 +16,12 @@ pub struct RedisStoreBuilder {
     deadline: Duration,
     connect_timeout: Duration,
     connections: usize,
+    nodelay: bool,
 }
 
 impl RedisStoreBuilder {
     pub(super) fn new(url: String) -> RedisStoreBuilder {
-        RedisStoreBuilder { url, deadline: DEADLINE, connect_timeout: CONNECT_TIMEOUT, connections: 1 }
+        RedisStoreBuilder { url, deadline: DEADLINE, connect_timeout: CONNECT_TIMEOUT, connections: 1, nodelay: false }
     }
 
     pub(super) fn over(pool: &Pool) -> RedisStore {
@@ -43,6 +44,14 @@ impl RedisStoreBuilder {
     /// How many connections requests share. One is fastest for one server; more help where the network between is slow.
     pub fn connections(mut self, connections: usize) -> RedisStoreBuilder {
         self.connections = connections;
+        self
+    }
+
+    /// Sends each call at once instead of letting the kernel gather small ones while a reply is outstanding. Off unless said
+    /// otherwise: gathering cost nothing measurable in latency and spared a fifth of the processor time of a busy web server on
+    /// loopback. Worth trying where the way to the server is long.
+    pub fn nodelay(mut self, nodelay: bool) -> RedisStoreBuilder {
+        self.nodelay = nodelay;
         self
     }
 
@@ -71,7 +80,7 @@ impl RedisStoreBuilder {
             ));
         }
         let info = self.url.as_str().into_connection_info().map_err(unreadable)?;
-        let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
+        let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(self.nodelay));
         let config = AsyncConnectionConfig::new()
             // One deadline is set around everything; another inside would only cost a timer.
             .set_response_timeout(None)

@@ -165,7 +165,11 @@ async fn connect(mut attempt: Attempt) {
 impl Live {
     /// Sends a command; an error reply is an error.
     pub(super) async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
-        self.connection.send_packed_command(command).await?.extract_error()
+        // Errors inside an array make no sense as a decision either; looking for them there would copy it.
+        match self.connection.send_packed_command(command).await? {
+            Value::ServerError(error) => Err(error.into()),
+            reply => Ok(reply),
+        }
     }
 
     /// The server answered.

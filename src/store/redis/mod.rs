@@ -11,7 +11,8 @@ mod wire;
 use std::{fmt, sync::Arc, time::Duration};
 
 use redis::{Cmd, Value};
-use tokio::time::{Instant, timeout_at};
+use smallvec::SmallVec;
+use tokio::time::timeout;
 
 pub use builder::RedisStoreBuilder;
 
@@ -110,11 +111,10 @@ impl Inner {
     /// Runs `work` within the deadline. A timeout counts against the connection it was waiting for.
     async fn within<T>(
         &self,
-        work: impl AsyncFnOnce(&mut Option<Live>, Instant) -> Result<T, StoreError>,
+        work: impl AsyncFnOnce(&mut Option<Live>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let deadline = Instant::now() + self.deadline;
         let mut used = None;
-        if let Ok(result) = timeout_at(deadline, work(&mut used, deadline)).await {
+        if let Ok(result) = timeout(self.deadline, work(&mut used)).await {
             return result;
         }
         let waited_for = if used.is_some() { "answer" } else { "connection" };
@@ -124,14 +124,13 @@ impl Inner {
         Err(StoreError::new(StoreErrorKind::Timeout, format!("no {waited_for} within {:?}", self.deadline)))
     }
 
-    async fn decide(&self, ask: &Ask<'_>, used: &mut Option<Live>, deadline: Instant) -> Result<Answer, StoreError> {
+    async fn decide(&self, ask: &Ask<'_>, used: &mut Option<Live>) -> Result<Answer, StoreError> {
+        let began = self.clock.local();
         let live = used.insert(self.connections.get().await?);
         let script = self.scripts.of(ask.lines);
         // An answer that came too late has reset the estimate of the server's clock; so it is judged once more.
         for _ in 0..2 {
-            let sent = self.clock.local();
-            let left = deadline.saturating_duration_since(Instant::now());
-            let args = Args::new(self.common(ask, sent, left), ask.lines);
+            let args = Args::new(self.common(ask, began), ask.lines);
             let reply = self.call_script(live, &script, ask.lines, &args).await?;
             live.answered();
             let read = wire::read(&reply, ask.lines.len()).inspect_err(|error| live.give_up(error.clone()))?;
@@ -139,7 +138,7 @@ impl Inner {
                 Reply::Answer { now, .. } | Reply::Expired { now } => *now,
             };
             if ask.time == Time::Store {
-                self.clock.learn(sent, now);
+                self.clock.learn(began, now);
             }
             match read {
                 Reply::Answer { answer, .. } => return Ok(answer),
@@ -150,12 +149,13 @@ impl Inner {
     }
 
     /// now, not_after, tolerance, margin, spend.
-    fn common(&self, ask: &Ask<'_>, sent: i64, left: Duration) -> [f64; 5] {
+    fn common(&self, ask: &Ask<'_>, began: i64) -> [f64; 5] {
         let spend = f64::from(u8::from(ask.purpose == Purpose::Spend));
         let never = EXACT as f64;
         match ask.time {
             Time::Store => {
-                let not_after = self.clock.not_after(sent, left + SLACK).map_or(never, |micros| micros as f64);
+                let not_after =
+                    self.clock.not_after(began, self.deadline + SLACK).map_or(never, |micros| micros as f64);
                 [SERVER_CLOCK, not_after, 0.0, MARGIN, spend]
             }
             Time::Application { now, tolerance } => {
@@ -206,12 +206,7 @@ impl Inner {
     async fn forget(&self, lines: &[Line<'_>], used: &mut Option<Live>) -> Result<(), StoreError> {
         let live = used.insert(self.connections.get().await?);
         let mut command = redis::cmd("DEL");
-        let mut name = Vec::new();
-        for line in lines {
-            name.clear();
-            line.write_name(&mut name);
-            command.arg(&*name);
-        }
+        names(&mut command, lines);
         if let Err(error) = live.send(&command).await {
             self.conclude(live, &error, None)?;
         }
@@ -223,23 +218,30 @@ impl Inner {
 fn script_command(verb: &str, script: &str, lines: &[Line<'_>], args: &Args) -> Cmd {
     let mut command = Cmd::with_capacity(4 + lines.len(), script.len() + args.as_bytes().len() + 64 * lines.len() + 16);
     command.arg(verb).arg(script).arg(lines.len());
-    let mut name = Vec::with_capacity(64);
-    for line in lines {
-        name.clear();
-        line.write_name(&mut name);
-        command.arg(&*name);
-    }
+    names(&mut command, lines);
     command.arg(args.as_bytes());
     command
 }
 
+/// Adds the name of each line's count.
+fn names(command: &mut Cmd, lines: &[Line<'_>]) {
+    let mut name = SmallVec::<[u8; 64]>::new();
+    for line in lines {
+        name.clear();
+        for piece in line.name() {
+            name.extend_from_slice(piece);
+        }
+        command.arg(&*name);
+    }
+}
+
 impl Store for RedisStore {
     fn acquire<'a>(&'a self, ask: &'a Ask<'a>) -> StoreFuture<'a, Answer> {
-        Box::pin(self.0.within(async move |used, deadline| self.0.decide(ask, used, deadline).await))
+        Box::pin(self.0.within(async move |used| self.0.decide(ask, used).await))
     }
 
     fn reset<'a>(&'a self, lines: &'a [Line<'a>]) -> StoreFuture<'a, ()> {
-        Box::pin(self.0.within(async move |used, _| self.0.forget(lines, used).await))
+        Box::pin(self.0.within(async move |used| self.0.forget(lines, used).await))
     }
 
     fn observe(&self, observer: &Arc<dyn Observer>) {

@@ -1,8 +1,6 @@
-use std::{
-    collections::HashMap,
-    sync::{Arc, PoisonError, RwLock},
-};
+use std::sync::{Arc, PoisonError, RwLock};
 
+use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use super::assemble::{Assembled, Kind, kind_of};
@@ -12,7 +10,7 @@ type Kinds = SmallVec<[Kind; 8]>;
 
 /// Scripts by the sequence of algorithms they judge. Made when first needed.
 #[derive(Default)]
-pub(super) struct Scripts(RwLock<HashMap<Kinds, Arc<Script>>>);
+pub(super) struct Scripts(RwLock<HashMap<Kinds, Arc<Script>, foldhash::fast::RandomState>>);
 
 /// A script and its digest.
 pub(super) struct Script {

@@ -10,11 +10,11 @@ use crate::{
 };
 
 /// The arguments of a script: doubles, so that neither side formats or parses digits.
-pub(super) struct Args(Vec<u8>);
+pub(super) struct Args(SmallVec<[u8; 128]>);
 
 impl Args {
     pub(super) fn new(common: [f64; 5], lines: &[Line<'_>]) -> Args {
-        let mut args = Args(Vec::with_capacity(8 * (common.len() + 7 * lines.len())));
+        let mut args = Args(SmallVec::with_capacity(8 * (common.len() + 7 * lines.len())));
         for number in common {
             args.push(number);
         }
