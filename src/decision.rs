@@ -18,22 +18,25 @@ use crate::{
 /// [`Limiter::acquire`](crate::Limiter::acquire).
 #[derive(Clone)]
 #[must_use]
-pub struct Decision {
+pub struct Decision(Arc<Inner>);
+
+/// Behind a pointer, so that a decision is cheap to hand on: to the handler, to the headers, to an observer.
+struct Inner {
     rules: Arc<Rules>,
     /// The rules that applied, and how each stands; both in the order of the rules.
     applied: SmallVec<[Applied; 1]>,
     answer: Answer,
     outcome: Outcome,
     /// The decision of a limiter further out.
-    outer: Option<Arc<Decision>>,
+    outer: Option<Decision>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 enum Outcome {
     Allowed,
     Refused,
     /// The store gave no answer.
-    Failed(Arc<StoreError>),
+    Failed(StoreError),
 }
 
 /// A rule that applied.
@@ -47,30 +50,36 @@ impl Decision {
     #[inline]
     pub(crate) fn new(rules: Arc<Rules>, applied: SmallVec<[Applied; 1]>, answer: Answer) -> Decision {
         let outcome = if answer.fits() { Outcome::Allowed } else { Outcome::Refused };
-        Decision { rules, applied, answer, outcome, outer: None }
+        Decision(Arc::new(Inner { rules, applied, answer, outcome, outer: None }))
     }
 
     pub(crate) fn failed(rules: Arc<Rules>, error: StoreError) -> Decision {
-        let outcome = Outcome::Failed(Arc::new(error));
-        Decision { rules, applied: SmallVec::new(), answer: Answer::default(), outcome, outer: None }
+        let outcome = Outcome::Failed(error);
+        let (applied, answer) = (SmallVec::new(), Answer::default());
+        Decision(Arc::new(Inner { rules, applied, answer, outcome, outer: None }))
     }
 
     pub(crate) fn rules(&self) -> &Rules {
-        &self.rules
+        &self.0.rules
     }
 
     /// Whether a limiter of these rules made this decision or one further out.
     pub(crate) fn is_of(&self, rules: &Arc<Rules>) -> bool {
-        Arc::ptr_eq(&self.rules, rules) || self.outer.as_ref().is_some_and(|outer| outer.is_of(rules))
+        Arc::ptr_eq(&self.0.rules, rules) || self.0.outer.as_ref().is_some_and(|outer| outer.is_of(rules))
     }
 
+    /// Notes the decision of a limiter further out. Only the limiter that made this one does so, before it hands it on.
     pub(crate) fn within(mut self, outer: Option<Decision>) -> Decision {
-        self.outer = outer.map(Arc::new);
+        if outer.is_some()
+            && let Some(inner) = Arc::get_mut(&mut self.0)
+        {
+            inner.outer = outer;
+        }
         self
     }
 
     pub(crate) fn applied(&self) -> &[Applied] {
-        &self.applied
+        &self.0.applied
     }
 
     /// Whether the request may go on: no rule refused it. Also true when the store gave no answer; see
@@ -81,12 +90,12 @@ impl Decision {
 
     /// Whether a rule refused the request. Nothing was spent then, in any rule.
     pub fn is_refused(&self) -> bool {
-        matches!(self.outcome, Outcome::Refused)
+        matches!(self.0.outcome, Outcome::Refused)
     }
 
     /// Why the store gave no answer, if it gave none.
     pub fn failure(&self) -> Option<&StoreError> {
-        match &self.outcome {
+        match &self.0.outcome {
             Outcome::Failed(error) => Some(error),
             _ => None,
         }
@@ -103,13 +112,13 @@ impl Decision {
 
     /// Whether a rule refused a cost above its capacity, which no waiting helps.
     pub fn can_never_fit(&self) -> bool {
-        self.answer.verdicts.iter().any(|verdict| verdict.wait == Wait::Never)
+        self.0.answer.verdicts.iter().any(|verdict| verdict.wait == Wait::Never)
     }
 
     /// How each rule that applied stands, in the order of the rules.
     pub fn standings(&self) -> impl Iterator<Item = Standing<'_>> + '_ {
-        self.applied.iter().zip(&self.answer.verdicts).filter_map(|(applied, verdict)| {
-            let rule = self.rules.get(applied.rule)?;
+        self.0.applied.iter().zip(&self.0.answer.verdicts).filter_map(|(applied, verdict)| {
+            let rule = self.0.rules.get(applied.rule)?;
             Some(Standing {
                 index: applied.rule,
                 name: rule.name(),
@@ -148,7 +157,7 @@ impl Decision {
 impl fmt::Debug for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Decision");
-        debug.field("outcome", &self.outcome);
+        debug.field("outcome", &self.0.outcome);
         for standing in self.standings() {
             debug.field(standing.name, &standing.verdict);
         }

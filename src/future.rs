@@ -107,7 +107,8 @@ where
     };
     let outer = head.extensions.remove::<Decision>();
     let nested = outer.is_some();
-    head.extensions.insert(decision.clone().within(outer));
+    let decision = decision.within(outer);
+    head.extensions.insert(decision.clone());
     let inner = service.call(Request::from_parts(head, body));
     State::Running { inner, decision: Some(decision), nested }
 }

@@ -80,7 +80,7 @@ impl Entry {
             params.charge(&mut self.state, at, line.cost);
         }
         let left = params.left(&self.state, at);
-        self.keep(line, at, left, before.filter(|_| !charge && !(repaired && spend)));
+        self.keep(line, at, left, before.filter(|_| !(charge || repaired && spend)));
         Verdict { wait, remaining: left.remaining, reset_after: left.reset_after }
     }
 
