@@ -25,6 +25,15 @@ impl Key {
         if (1..=LONGEST_PART).contains(&part.len()) && is_all_plain(&part) { Key(part) } else { Key::new(&part) }
     }
 
+    /// Stands for no key at all: the text of a key is never empty.
+    pub(crate) fn absent() -> Key {
+        Key(Vec::new())
+    }
+
+    pub(crate) fn is_absent(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The key of a secret, which must not be read off the store: half of its SHA-256.
     pub fn secret(secret: &[u8]) -> Key {
         Key(digest(b'#', secret))

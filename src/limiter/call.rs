@@ -1,7 +1,7 @@
 use smallvec::SmallVec;
 
 use super::Pick;
-use crate::key::{Found, IntoKey};
+use crate::key::{Found, IntoKey, Key};
 
 /// The keys of one call by the names of the rules, for [`Limiter::acquire`](crate::Limiter::acquire) and its kin.
 ///
@@ -16,8 +16,6 @@ use crate::key::{Found, IntoKey};
 #[must_use]
 pub struct Call<'a> {
     pub(super) entries: SmallVec<[Entry<'a>; 1]>,
-    /// Rules that were named with a key that is absent.
-    pub(super) absent: Vec<&'a str>,
 }
 
 #[derive(Clone, Debug)]
@@ -45,13 +43,12 @@ impl<'a> Call<'a> {
 
     #[inline]
     fn push(&mut self, rule: &'a str, key: impl IntoKey) {
-        match key.into_key() {
-            // Which rule that is, and what it costs, is filled in by the limiter that is asked.
-            Found::Key(key) => {
-                self.entries.push(Entry { name: rule, pick: Pick { rule: 0, key, cost: 1 }, usual_cost: true });
-            }
-            Found::Absent | Found::Refuse(_) => self.absent.push(rule),
-        }
+        let key = match key.into_key() {
+            Found::Key(key) => key,
+            Found::Absent | Found::Refuse(_) => Key::absent(),
+        };
+        // Which rule that is, and what it costs, is filled in by the limiter that is asked.
+        self.entries.push(Entry { name: rule, pick: Pick { rule: 0, key, cost: 1 }, usual_cost: true });
     }
 
     /// What the call costs under the rule named last; without it, what the rule says, or 1.
@@ -67,7 +64,7 @@ impl<'a> Call<'a> {
 impl<'a, K: IntoKey, const N: usize> From<[(&'a str, K); N]> for Call<'a> {
     #[inline]
     fn from(keys: [(&'a str, K); N]) -> Call<'a> {
-        let mut call = Call { entries: SmallVec::with_capacity(N), absent: Vec::new() };
+        let mut call = Call { entries: SmallVec::with_capacity(N) };
         for (rule, key) in keys {
             call.push(rule, key);
         }

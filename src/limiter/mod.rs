@@ -124,9 +124,7 @@ impl Limiter {
     #[inline]
     fn resolve(&self, call: &mut Call<'_>) -> Result<(), StoreError> {
         let rules = &self.0.rules;
-        if let Some(unknown) = call.absent.iter().find(|name| rules.named(name).is_none()) {
-            return Err(self.unknown(unknown));
-        }
+        let mut any_absent = false;
         for place in 0..call.entries.len() {
             let (before, rest) = call.entries.split_at_mut(place);
             let Some(entry) = rest.first_mut() else { continue };
@@ -138,6 +136,10 @@ impl Limiter {
             if entry.usual_cost {
                 entry.pick.cost = rule.usual_cost();
             }
+            any_absent |= entry.pick.key.is_absent();
+        }
+        if any_absent {
+            call.entries.retain(|entry| !entry.pick.key.is_absent());
         }
         Ok(())
     }

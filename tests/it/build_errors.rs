@@ -101,6 +101,10 @@ async fn a_call_that_names_no_rule_fails_and_says_which_there_are() {
     let error = decision.failure().expect("no such rule");
     assert!(error.to_string().contains("\"mail\"") && error.to_string().contains("mails"), "{error}");
     assert!(limiter.reset([("mail", "k")]).await.is_err());
+    let absent = limiter.acquire([("mail", None::<u8>)]).await;
+    assert!(absent.failure().is_some(), "a misspelt rule is one also without a key");
+    let absent = limiter.acquire([("mails", None::<u8>)]).await;
+    assert!(absent.is_allowed() && absent.failure().is_none() && absent.standings().next().is_none());
     let twice = limiter.acquire([("mails", "k"), ("mails", "l")]).await;
     assert!(twice.failure().is_some_and(|error| error.to_string().contains("twice")));
     assert_eq!(limiter.reset(sluicegate::Call::new()).await, Ok(()));

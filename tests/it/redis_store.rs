@@ -338,7 +338,7 @@ async fn a_pool_that_the_application_has_is_used() {
     let pool = deadpool_redis::Config::from_url(Version::Redis7.shared().url())
         .create_pool(Some(deadpool_redis::Runtime::Tokio1))
         .expect("a pool");
-    let (limiter, _) = limiter(RedisStore::from_pool(pool.clone()));
+    let (limiter, _) = limiter(RedisStore::from_pool(pool.clone()).build().expect("sound"));
     until_answered(&limiter).await;
     assert_eq!(pool.status().size, 1);
     // The store keeps that one; the application gets others.

@@ -31,7 +31,8 @@ const OVERFLOW: &[u8] = b"";
 ///
 /// It is bounded. Keys that no longer matter (their quota has come back in full) make room for new ones; when it is full of
 /// keys that do matter none is forgotten, and new keys share one overflow count per rule until there is room again. That is
-/// logged and told to the [`Observer`].
+/// logged and told to the [`Observer`]. A key that has spent from the overflow count begins with a full quota when it gets a
+/// count of its own, so it may spend that much twice.
 ///
 /// ```
 /// use sluicegate::MemoryStore;

@@ -84,9 +84,16 @@ impl RedisStore {
         RedisStoreBuilder::new(url.into())
     }
 
-    /// A store over a pool that the application has already. It keeps one of the pool's connections to itself.
-    pub fn from_pool(pool: deadpool_redis::Pool) -> RedisStore {
-        RedisStoreBuilder::over(&pool)
+    /// A store over a pool that the application has already. It keeps as many of the pool's connections to itself as the
+    /// builder says, one unless told otherwise.
+    ///
+    /// ```no_run
+    /// # fn store(pool: deadpool_redis::Pool) -> Result<sluicegate::RedisStore, sluicegate::BuildError> {
+    /// sluicegate::RedisStore::from_pool(pool).build()
+    /// # }
+    /// ```
+    pub fn from_pool(pool: deadpool_redis::Pool) -> RedisStoreBuilder {
+        RedisStoreBuilder::over(pool)
     }
 
     fn new(
