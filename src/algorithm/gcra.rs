@@ -78,6 +78,38 @@ impl Parts {
         }
     }
 
+    /// Advances, judges, charges if it fits, and answers what is left.
+    #[inline]
+    pub(super) fn spend(&self, state: &mut State, at: Moment, cost: u64) -> (Wait, Left) {
+        let tick = self.tick_of(at.now);
+        let (used, repaced) = self.used(state, tick, at.now);
+        let (mut used, mut changed) = (used.min(self.capacity), repaced || used > self.capacity);
+        let wait = match self.charge_of(cost) {
+            None => Wait::Never,
+            Some(charge) if used <= self.capacity - charge => {
+                (used, changed) = (used + charge, true);
+                Wait::None
+            }
+            Some(charge) => {
+                let excess = used - (self.capacity - charge);
+                Wait::Micros(self.micros_until(at.now, tick, self.ticks_for(excess)))
+            }
+        };
+        if changed {
+            *state = self.state_of(tick, used);
+        }
+        (wait, self.left_of(at, used))
+    }
+
+    #[inline]
+    fn left_of(&self, at: Moment, used: u64) -> Left {
+        let reset_after = match used {
+            0 => 0,
+            used => self.micros_until(at.now, self.tick_of(at.now), self.ticks_for(used)),
+        };
+        Left { remaining: (self.capacity - used.min(self.capacity)) / self.per_unit, reset_after }
+    }
+
     /// The parts in use of a state that has been advanced.
     #[inline]
     fn advanced(&self, state: &State, at: Moment) -> u64 {
@@ -114,11 +146,6 @@ impl Steps<State> for Parts {
 
     #[inline]
     fn left(&self, state: &State, at: Moment) -> Left {
-        let used = self.advanced(state, at);
-        let reset_after = match used {
-            0 => 0,
-            used => self.micros_until(at.now, self.tick_of(at.now), self.ticks_for(used)),
-        };
-        Left { remaining: (self.capacity - used.min(self.capacity)) / self.per_unit, reset_after }
+        self.left_of(at, self.advanced(state, at))
     }
 }

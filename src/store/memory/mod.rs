@@ -2,6 +2,7 @@
 
 mod clock;
 mod shard;
+mod table;
 
 use std::{
     fmt,

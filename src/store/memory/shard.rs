@@ -3,10 +3,9 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use hashbrown::HashTable;
 use smallvec::SmallVec;
 
-use super::OVERFLOW;
+use super::{OVERFLOW, table::Table};
 use crate::{
     algorithm::{Left, Moment, State},
     store::{Line, Verdict, Wait},
@@ -45,7 +44,7 @@ pub(super) struct Full;
 
 /// A share of the keys. Entries lie in one vector that the table points into, so that an idle one is found by going round.
 pub(super) struct Shard {
-    table: HashTable<u32>,
+    table: Table,
     entries: Vec<Entry>,
     /// Where the search for idle entries goes on.
     hand: usize,
@@ -72,6 +71,10 @@ impl Entry {
     #[inline]
     fn decide(&mut self, line: &Line<'_>, at: Moment, spend: bool) -> Verdict {
         let params = line.limit.params();
+        if spend && let Some((wait, left)) = params.spend_at_once(&mut self.state, at, line.cost) {
+            self.keep(line, at, left, None);
+            return Verdict { wait, remaining: left.remaining, reset_after: left.reset_after };
+        }
         let before = self.state.saved(at, spend);
         let repaired = params.advance(&mut self.state, at);
         let wait = params.wait(&self.state, at, line.cost);
@@ -126,16 +129,19 @@ const LOOKS: usize = 4;
 
 impl Shard {
     pub(super) fn new(room: Arc<Room>) -> Shard {
-        Shard { table: HashTable::new(), entries: Vec::new(), hand: 0, room }
+        Shard { table: Table::default(), entries: Vec::new(), hand: 0, room }
+    }
+
+    #[inline]
+    fn index_of(&self, hash: u64, key: &[u8]) -> Option<usize> {
+        let same = |entry: &Entry| entry.hash == hash && *entry.key == *key;
+        self.table.find(hash, |index| self.entries.get(index).is_some_and(same))
     }
 
     #[inline]
     fn find(&mut self, hash: u64, key: &[u8]) -> Option<&mut Entry> {
-        let entries = &self.entries;
-        let same =
-            |index: &u32| entries.get(*index as usize).is_some_and(|entry| entry.hash == hash && *entry.key == *key);
-        let index = *self.table.find(hash, same)?;
-        self.entries.get_mut(index as usize)
+        let index = self.index_of(hash, key)?;
+        self.entries.get_mut(index)
     }
 
     /// Judges and finishes one line that is all there is to the ask.
@@ -219,20 +225,15 @@ impl Shard {
             // Doubling would waste half of a large store.
             self.entries.reserve_exact(self.entries.len() / 8 + 8);
         }
-        let index = self.entries.len() as u32;
         let entries = &self.entries;
-        let rehash = |index: &u32| entries.get(*index as usize).map_or(0, |entry| entry.hash);
-        self.table.insert_unique(entry.hash, index, rehash);
+        self.table.insert(entry.hash, entries.len(), |index| hash_of(entries, index));
         self.entries.push(entry);
         self.room.keys.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn forget(&mut self, hash: u64, key: &[u8]) {
-        let entries = &self.entries;
-        let same =
-            |index: &u32| entries.get(*index as usize).is_some_and(|entry| entry.hash == hash && *entry.key == *key);
-        if let Some(index) = self.table.find(hash, same).copied() {
-            self.remove(index as usize);
+        if let Some(index) = self.index_of(hash, key) {
+            self.remove(index);
         }
     }
 
@@ -251,17 +252,19 @@ impl Shard {
 
     /// Takes an entry out; the last one moves into its place.
     fn remove(&mut self, index: usize) {
-        let Some(gone) = self.entries.get(index) else { return };
-        if let Ok(found) = self.table.find_entry(gone.hash, |candidate| *candidate as usize == index) {
-            found.remove();
+        let entries = &self.entries;
+        if index >= entries.len() {
+            return;
         }
+        self.table.remove(hash_of(entries, index), index, |index| hash_of(entries, index));
         self.entries.swap_remove(index);
         self.room.keys.fetch_sub(1, Ordering::Relaxed);
-        let last = self.entries.len();
-        if let Some(moved) = self.entries.get(index)
-            && let Ok(mut found) = self.table.find_entry(moved.hash, |candidate| *candidate as usize == last)
-        {
-            *found.get_mut() = index as u32;
+        if let Some(moved) = self.entries.get(index) {
+            self.table.moved(moved.hash, self.entries.len(), index);
         }
     }
+}
+
+fn hash_of(entries: &[Entry], index: usize) -> u64 {
+    entries.get(index).map_or(0, |entry| entry.hash)
 }

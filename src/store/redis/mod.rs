@@ -185,6 +185,17 @@ impl Inner {
             Ok(reply) => return Ok(reply),
             Err(error) => self.conclude(live, &error, Some(script))?,
         }
+        // Rare, so it takes its room elsewhere.
+        Box::pin(self.send_script(live, script, lines, args)).await
+    }
+
+    async fn send_script(
+        &self,
+        live: &mut Live,
+        script: &Script,
+        lines: &[Line<'_>],
+        args: &Args,
+    ) -> Result<Value, StoreError> {
         self.observers.tell(&StoreEvent::ScriptSent);
         let command = script_command("EVAL", &script.source.text, lines, args);
         let error = match live.send(&command).await {

@@ -1,6 +1,8 @@
-use std::sync::{Arc, PoisonError, RwLock};
+use std::{
+    collections::HashMap,
+    sync::{Arc, PoisonError, RwLock},
+};
 
-use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use super::assemble::{Assembled, Kind, kind_of};
