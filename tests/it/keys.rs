@@ -62,8 +62,8 @@ proptest! {
 fn look_alikes_stay_apart() {
     let long = "x".repeat(65);
     let texts = [
-        "", "~", "%", "%7e", "%7E", "a,b", "a%2cb", "(a,b)", "#", "&", "{}", "{a}", "a", "A", " a", "a ", "\0", "h.",
-        &long,
+        "", "~", "%", "%7e", "%7E", "a,b", "b", "a%2cb", "(a,b)", "#", "&", "{}", "{a}", "a", "A", " a", "a ", "\0",
+        "h.", &long,
     ];
     let mut seen = HashMap::new();
     for one in texts {

@@ -1,7 +1,7 @@
 //! What a server may do, and what the store makes of it.
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::Ordering},
     time::{Duration, Instant},
 };
 
@@ -192,7 +192,7 @@ async fn a_stepped_server_clock_is_followed_at_once() {
 #[tokio::test]
 async fn connecting_outlives_the_request_that_wanted_it() {
     let released = Arc::new(Semaphore::new(0));
-    let proxy = holding_back(Version::Redis7.shared().port, Arc::clone(&released)).await;
+    let (proxy, connections) = holding_back(Version::Redis7.shared().port, Arc::clone(&released)).await;
     let (limiter, events) = limiter(RedisStore::connect(format!("redis://{proxy}")).expect("sound"));
     for _ in 0..3 {
         assert_eq!(ask(&limiter).await.failure().map(|error| error.kind()), Some(StoreErrorKind::Timeout));
@@ -201,6 +201,7 @@ async fn connecting_outlives_the_request_that_wanted_it() {
     until_answered(&limiter).await;
     assert_eq!(events.count(|event| *event == StoreEvent::Connected), 1);
     assert_eq!(events.count(|event| matches!(event, StoreEvent::ConnectFailed(_))), 0);
+    assert_eq!(connections.load(Ordering::SeqCst), 1, "one attempt served them all");
 }
 
 /// A demoted primary goes on answering PING; its connection must be dropped all the same.
@@ -219,12 +220,22 @@ async fn demote(version: Version) {
     let replicate = async |connection: &mut redis::aio::MultiplexedConnection, host: &str, port: &str| {
         let _: () = redis::cmd("REPLICAOF").arg(host).arg(port).query_async(connection).await.expect("done");
     };
+    let clients = async |connection: &mut redis::aio::MultiplexedConnection| {
+        let own: u64 = redis::cmd("CLIENT").arg("ID").query_async(connection).await.expect("a number");
+        let list: String =
+            redis::cmd("CLIENT").arg("LIST").arg("TYPE").arg("normal").query_async(connection).await.expect("a list");
+        let ids = list.lines().map(|line| line.split(['=', ' ']).nth(1).unwrap_or_default().to_owned());
+        ids.filter(|id| *id != own.to_string()).collect::<Vec<_>>()
+    };
+    let before = clients(&mut connection).await;
+    assert_eq!(before.len(), 1);
     replicate(&mut connection, "127.0.0.1", &other.port.to_string()).await;
     let refused = ask(&limiter).await;
     assert_eq!(refused.failure().map(|error| error.kind()), Some(StoreErrorKind::Refused));
     assert!(events.count(|event| matches!(event, StoreEvent::Disconnected(_))) >= 1);
     replicate(&mut connection, "NO", "ONE").await;
     until_answered(&limiter).await;
+    assert!(!clients(&mut connection).await.contains(&before[0]), "the old connection is closed, not lent again");
     assert_eq!(events.count(|event| *event == StoreEvent::Connected), 2);
 }
 

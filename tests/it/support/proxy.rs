@@ -1,6 +1,12 @@
 //! A loopback proxy that holds back what a server says.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -8,12 +14,16 @@ use tokio::{
     sync::Semaphore,
 };
 
-/// Forwards to `port`. What the server says on a connection waits until `released` has a permit; none is used up.
-pub async fn holding_back(port: u16, released: Arc<Semaphore>) -> SocketAddr {
+/// Forwards to `port`. What the server says on a connection waits until `released` has a permit; none is used up. Also answers
+/// how many connections there were.
+pub async fn holding_back(port: u16, released: Arc<Semaphore>) -> (SocketAddr, Arc<AtomicUsize>) {
+    let accepted = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&accepted);
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("its address");
     tokio::spawn(async move {
         while let Ok((client, _)) = listener.accept().await {
+            counter.fetch_add(1, Ordering::SeqCst);
             let released = Arc::clone(&released);
             tokio::spawn(async move {
                 let server = TcpStream::connect(("127.0.0.1", port)).await.expect("the server");
@@ -30,5 +40,5 @@ pub async fn holding_back(port: u16, released: Arc<Semaphore>) -> SocketAddr {
             });
         }
     });
-    address
+    (address, accepted)
 }
