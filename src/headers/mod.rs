@@ -40,7 +40,7 @@ fn ceil_seconds(duration: Duration) -> u64 {
 const LARGEST: u64 = 999_999_999_999_999;
 
 /// Text that becomes a header value: gathered on the stack, so that the value takes one allocation of its size.
-struct Field(SmallVec<[u8; 256]>);
+struct Field(SmallVec<[u8; 128]>);
 
 impl Field {
     fn new() -> Field {

@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::{HeaderName, Response};
 
-use super::ceil_seconds;
+use super::{Field, ceil_seconds};
 use crate::decision::Decision;
 
 const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
@@ -44,8 +44,14 @@ pub(super) fn write<B>(decision: &Decision, nested: bool, response: &mut Respons
     if let Some(capacity) = decision.rules().policies().capacity(standing.index()) {
         headers.insert(LIMIT, capacity);
     }
-    headers.insert(REMAINING, remaining.into());
-    headers.insert(RESET, reset.into());
+    for (name, number) in [(REMAINING, remaining), (RESET, reset)] {
+        // Sized to the digits: the conversion that `HeaderValue` has takes two allocations.
+        let mut field = Field::new();
+        field.number(number);
+        if let Some(value) = field.value() {
+            headers.insert(name, value);
+        }
+    }
     if nested {
         response.extensions_mut().insert(own);
     }
