@@ -204,6 +204,9 @@ impl Limiter {
 
     #[inline]
     fn decided<'p>(&self, picks: impl ExactSizeIterator<Item = &'p Pick>, answer: Answer) -> Decision {
+        if answer.verdicts.len() != picks.len() {
+            return self.failed(miscounted());
+        }
         let mut applied = SmallVec::with_capacity(picks.len());
         picks.for_each(|pick| applied.push(Applied { rule: pick.rule, cost: pick.cost }));
         self.told(Decision::new(Arc::clone(&self.0.rules), applied, answer))
@@ -228,6 +231,12 @@ impl Limiter {
         let text = format!("no rule is named {rule:?}; the limiter has {}", self.0.rules);
         StoreError::new(StoreErrorKind::Permanent, text)
     }
+}
+
+/// A store that left out a line must not admit it.
+#[cold]
+fn miscounted() -> StoreError {
+    StoreError::new(StoreErrorKind::Garbled, "the store did not answer each line of the ask once")
 }
 
 #[cold]

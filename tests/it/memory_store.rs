@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use sluicegate::{Clock, Limiter, ManualClock, MemoryStore, Observer, Quota, Rule, StoreEvent, key};
+use sluicegate::{
+    Clock, Limiter, ManualClock, MemoryStore, Observer, Quota, Rule, StoreErrorKind, StoreEvent, key,
+    store::{Answer, Ask, Line, Store, StoreFuture},
+};
 
 use crate::support::stores::BEGIN;
 
@@ -159,4 +162,26 @@ fn threads_never_over_admit() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let left = runtime.block_on(limiter.peek([("b", "k")]));
     assert_eq!(left.standing("b").map(|standing| standing.remaining()), Some(2_000), "refusals by a cost nothing in b");
+}
+
+/// A store of one's own that answers too little is a failure, and does not admit.
+#[tokio::test]
+async fn a_store_that_leaves_out_a_line_admits_nothing() {
+    #[derive(Debug)]
+    struct Forgetful;
+
+    impl Store for Forgetful {
+        fn acquire<'a>(&'a self, _: &'a Ask<'a>) -> StoreFuture<'a, Answer> {
+            Box::pin(async { Ok(Answer::default()) })
+        }
+
+        fn reset<'a>(&'a self, _: &'a [Line<'a>]) -> StoreFuture<'a, ()> {
+            Box::pin(async { Ok(()) })
+        }
+    }
+
+    let rule = Rule::gcra("r", Quota::per_minute(1)).key(key::given());
+    let limiter = Limiter::builder(Forgetful).rule(rule).build().expect("sound");
+    let decision = limiter.acquire([("r", "k")]).await;
+    assert_eq!(decision.failure().map(|error| error.kind()), Some(StoreErrorKind::Garbled));
 }
