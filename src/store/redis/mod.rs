@@ -8,7 +8,7 @@ mod failure;
 mod scripts;
 mod wire;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, pin::pin, sync::Arc, time::Duration};
 
 use redis::{Cmd, Value};
 use smallvec::SmallVec;
@@ -121,8 +121,12 @@ impl Inner {
         work: impl AsyncFnOnce(&mut Option<Live>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let mut used = None;
-        if let Ok(result) = timeout(self.deadline, work(&mut used)).await {
-            return result;
+        {
+            // Pinned here, or the future of the whole call would be copied into the timer's.
+            let work = pin!(work(&mut used));
+            if let Ok(result) = timeout(self.deadline, work).await {
+                return result;
+            }
         }
         let waited_for = if used.is_some() { "answer" } else { "connection" };
         if let Some(live) = used {
