@@ -25,6 +25,18 @@ pub(super) struct Entry<'a> {
     pub(super) usual_cost: bool,
 }
 
+impl<'a> Entry<'a> {
+    #[inline]
+    fn new(name: &'a str, key: impl IntoKey) -> Entry<'a> {
+        let key = match key.into_key() {
+            Found::Key(key) => key,
+            Found::Absent | Found::Refuse(_) => Key::absent(),
+        };
+        // Which rule that is, and what it costs, is filled in by the limiter that is asked.
+        Entry { name, pick: Pick { rule: 0, key, cost: 1 }, usual_cost: true }
+    }
+}
+
 impl<'a> Call<'a> {
     /// A call that no rule applies to, yet.
     pub fn new() -> Call<'a> {
@@ -33,22 +45,12 @@ impl<'a> Call<'a> {
 
     /// The rule of this name applies, with this key; not if the key is a `None` or an `Err`.
     pub fn key(mut self, rule: &'a str, key: impl IntoKey) -> Call<'a> {
-        self.push(rule, key);
+        self.entries.push(Entry::new(rule, key));
         self
     }
 
     pub(super) fn picks(&self) -> impl ExactSizeIterator<Item = &Pick> + Clone {
         self.entries.iter().map(|entry| &entry.pick)
-    }
-
-    #[inline]
-    fn push(&mut self, rule: &'a str, key: impl IntoKey) {
-        let key = match key.into_key() {
-            Found::Key(key) => key,
-            Found::Absent | Found::Refuse(_) => Key::absent(),
-        };
-        // Which rule that is, and what it costs, is filled in by the limiter that is asked.
-        self.entries.push(Entry { name: rule, pick: Pick { rule: 0, key, cost: 1 }, usual_cost: true });
     }
 
     /// What the call costs under the rule named last; without it, what the rule says, or 1.
@@ -64,10 +66,11 @@ impl<'a> Call<'a> {
 impl<'a, K: IntoKey, const N: usize> From<[(&'a str, K); N]> for Call<'a> {
     #[inline]
     fn from(keys: [(&'a str, K); N]) -> Call<'a> {
-        let mut call = Call { entries: SmallVec::with_capacity(N) };
-        for (rule, key) in keys {
-            call.push(rule, key);
+        let mut entries = keys.into_iter().map(|(rule, key)| Entry::new(rule, key));
+        match entries.next() {
+            // Made in place: pushing it would copy it once more.
+            Some(only) if N == 1 => Call { entries: SmallVec::from_buf([only]) },
+            first => Call { entries: first.into_iter().chain(entries).collect() },
         }
-        call
     }
 }
