@@ -21,6 +21,7 @@ use crate::{
 pub struct Decision(Arc<Inner>);
 
 /// Behind a pointer, so that a decision is cheap to hand on: to the handler, to the headers, to an observer.
+#[derive(Clone)]
 struct Inner {
     rules: Arc<Rules>,
     /// The rules that applied, and how each stands; both in the order of the rules.
@@ -31,7 +32,7 @@ struct Inner {
     outer: Option<Decision>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Outcome {
     Allowed,
     Refused,
@@ -68,12 +69,10 @@ impl Decision {
         Arc::ptr_eq(&self.0.rules, rules) || self.0.outer.as_ref().is_some_and(|outer| outer.is_of(rules))
     }
 
-    /// Notes the decision of a limiter further out. Only the limiter that made this one does so, before it hands it on.
+    /// Notes the decision of a limiter further out. Copies this one if somebody, an observer say, has kept it.
     pub(crate) fn within(mut self, outer: Option<Decision>) -> Decision {
-        if outer.is_some()
-            && let Some(inner) = Arc::get_mut(&mut self.0)
-        {
-            inner.outer = outer;
+        if outer.is_some() {
+            Arc::make_mut(&mut self.0).outer = outer;
         }
         self
     }

@@ -7,7 +7,7 @@
   returns  now, then for each rule: remaining, retry (microseconds; 0 it fits, -1 it never will), reset (microseconds)
            or now alone: the call came later than not_after and nothing was judged
 
-  The assembler binds the arguments and puts the parts of each rule's algorithm where a line begins with --@ each.
+  The assembler binds the arguments, and between these sections puts the parts of each rule's algorithm.
 ]]
 --@ begin
 local call, pcall, unpack, pack = redis.call, redis.pcall, struct.unpack, struct.pack

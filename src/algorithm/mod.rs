@@ -14,7 +14,7 @@
 //! # Four steps
 //!
 //! Every algorithm has the same four: `advance` brings stored state up to now, `wait` judges a cost without spending it,
-//! `charge` spends it, and `standing` answers what remains. A store judges every rule of a request before it charges any.
+//! `charge` spends it, and `left` answers what remains. A store judges every rule of a request before it charges any.
 //!
 //! # Repairs
 //!

@@ -4,7 +4,7 @@ use std::{
     convert::Infallible,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU32, Ordering},
     },
     task::{Context, Poll, Waker},
@@ -16,8 +16,8 @@ use http::{Response, StatusCode};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
 use sluicegate::{
-    Clock, Decision, Limiter, ManualClock, MemoryStore, OnFailure, Quota, RateLimitLayer, RedisStore, ResponseBody,
-    Rule, key,
+    Clock, Decision, Limiter, ManualClock, MemoryStore, Observer, OnFailure, Quota, RateLimitLayer, RedisStore,
+    ResponseBody, Rule, key,
 };
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimitLayer, service_fn};
 
@@ -192,9 +192,21 @@ async fn one_limiter_layered_twice_counts_once() {
     assert_eq!(statuses, [200, 200, 200, 429]);
 }
 
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<Vec<Decision>>>);
+
+impl Observer for Kept {
+    fn decided(&self, decision: &Decision) {
+        self.0.lock().expect("no panic").push(decision.clone());
+    }
+}
+
 #[tokio::test]
 async fn also_with_another_limiter_in_between() {
-    let (one, other) = (limiter(per_minute(3)), limiter(per_minute(100)));
+    // The one in between has an observer that keeps every decision.
+    let kept = Kept::default();
+    let builder = Limiter::builder(MemoryStore::new()).observer(kept.clone());
+    let (one, other) = (limiter(per_minute(3)), builder.rule(per_minute(100)).build().expect("sound"));
     let app = app(RateLimitLayer::new(one.clone())).layer(RateLimitLayer::new(other)).layer(RateLimitLayer::new(one));
     let mut statuses = Vec::new();
     for _ in 0..4 {

@@ -34,6 +34,10 @@ fn limiter(store: &MemoryStore, clock: &ManualClock) -> (Limiter, Overflows) {
     (builder.rule(rule).rule(other).build().expect("sound"), overflows)
 }
 
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().build().expect("a runtime")
+}
+
 async fn take(limiter: &Limiter, key: u64, units: u64) -> Option<u64> {
     let decision = limiter.acquire(sluicegate::Call::new().key("r", key).cost(units)).await;
     decision.standing("r").filter(|_| decision.is_allowed()).map(|standing| standing.remaining())
@@ -118,8 +122,7 @@ fn threads_that_come_out_of_order_earn_nothing_twice() {
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
-                    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-                    runtime.block_on(async {
+                    runtime().block_on(async {
                         while since.elapsed() < Duration::from_millis(300) {
                             let decision = limiter.acquire([(&*name, "k")]).await;
                             admitted.fetch_add(u64::from(decision.is_allowed()), Ordering::Relaxed);
@@ -148,8 +151,7 @@ fn threads_never_over_admit() {
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
-                let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-                runtime.block_on(async {
+                runtime().block_on(async {
                     for _ in 0..5_000 {
                         let decision = limiter.acquire([("a", "k"), ("b", "k")]).await;
                         admitted.fetch_add(u64::from(decision.is_allowed()), Ordering::Relaxed);
@@ -159,8 +161,7 @@ fn threads_never_over_admit() {
         }
     });
     assert_eq!(admitted.into_inner(), 5_000);
-    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-    let left = runtime.block_on(limiter.peek([("b", "k")]));
+    let left = runtime().block_on(limiter.peek([("b", "k")]));
     assert_eq!(left.standing("b").map(|standing| standing.remaining()), Some(2_000), "refusals by a cost nothing in b");
 }
 

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::{OVERFLOW, table::Table};
 use crate::{
-    algorithm::{Left, Moment, State},
+    algorithm::{Left, Moment, Params, State},
     store::{Line, Verdict, Wait},
 };
 
@@ -192,9 +192,7 @@ impl Shard {
             return Err(Full);
         }
         let params = line.limit.params();
-        let mut state = params.fresh();
-        params.advance(&mut state, at);
-        Ok(Judged { wait: params.wait(&state, at, line.cost), before: None })
+        Ok(Judged { wait: params.wait(&fresh(params, at), at, line.cost), before: None })
     }
 
     fn finish_new(
@@ -207,8 +205,7 @@ impl Shard {
         charge: bool,
     ) -> Verdict {
         let params = line.limit.params();
-        let mut state = params.fresh();
-        params.advance(&mut state, at);
+        let mut state = fresh(params, at);
         if charge {
             params.charge(&mut state, at, line.cost);
         }
@@ -263,6 +260,13 @@ impl Shard {
             self.table.moved(moved.hash, self.entries.len(), index);
         }
     }
+}
+
+/// The state of a key that is new at this moment.
+fn fresh(params: &Params, at: Moment) -> State {
+    let mut state = params.fresh();
+    params.advance(&mut state, at);
+    state
 }
 
 fn hash_of(entries: &[Entry], index: usize) -> u64 {
