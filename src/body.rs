@@ -24,7 +24,7 @@ pin_project! {
     #[derive(Debug)]
     enum Kind<B> {
         Inner { #[pin] body: B },
-        Refusal { body: Refusal },
+        Refusal { body: RefusalBody },
     }
 }
 
@@ -33,7 +33,7 @@ impl<B> ResponseBody<B> {
         ResponseBody { kind: Kind::Inner { body } }
     }
 
-    pub(crate) fn refusal(body: Refusal) -> ResponseBody<B> {
+    pub(crate) fn refusal(body: RefusalBody) -> ResponseBody<B> {
         ResponseBody { kind: Kind::Refusal { body } }
     }
 }
@@ -41,7 +41,7 @@ impl<B> ResponseBody<B> {
 /// An empty body, whatever the service's is like; other layers make their own responses of it.
 impl<B> Default for ResponseBody<B> {
     fn default() -> ResponseBody<B> {
-        ResponseBody::refusal(Refusal(None))
+        ResponseBody::refusal(RefusalBody(None))
     }
 }
 
@@ -78,11 +78,11 @@ impl<B: Body> Body for ResponseBody<B> {
 
 /// The text of a refusal; says that it has ended when there is none.
 #[derive(Debug)]
-pub(crate) struct Refusal(Option<Bytes>);
+pub(crate) struct RefusalBody(Option<Bytes>);
 
-impl Refusal {
-    pub(crate) fn new(text: String) -> Refusal {
-        Refusal(Some(text.into()))
+impl RefusalBody {
+    pub(crate) fn new(text: String) -> RefusalBody {
+        RefusalBody(Some(text.into()))
     }
 
     /// Drops the text; answers how long it was.

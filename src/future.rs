@@ -2,20 +2,21 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
-use http::{Method, Request, Response, StatusCode, header, request::Parts};
+use http::{Request, Response, StatusCode, request::Parts};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use tower::Service;
 
 use crate::{
-    body::{Refusal, ResponseBody},
+    body::{RefusalBody, ResponseBody},
     decision::Decision,
+    edge::Edge,
     headers,
-    layer::OnFailure,
-    response,
+    refusal::Refusal,
 };
 
 /// What was ruled over a request.
@@ -41,10 +42,10 @@ pin_project! {
     #[project = StateProj]
     enum State<S, F, B> {
         /// The store is asked; the service waits in readiness.
-        Deciding { deciding: Deciding, call: Option<(S, B)>, head: Option<Parts>, on_failure: OnFailure },
+        Deciding { deciding: Deciding, call: Option<(S, B)>, head: Option<Parts>, edge: Arc<Edge> },
         /// The service is at work. No decision: it passes unlimited.
         Running { #[pin] inner: F, decision: Option<Decision>, nested: bool },
-        Refused { response: Option<Response<Refusal>> },
+        Refused { response: Option<Response<RefusalBody>> },
     }
 }
 
@@ -53,54 +54,29 @@ impl<S, F, B> ResponseFuture<S, F, B> {
         ResponseFuture { state: State::Running { inner, decision: None, nested: false } }
     }
 
-    pub(crate) fn deciding(
-        deciding: Deciding,
-        service: S,
-        body: B,
-        head: Option<Parts>,
-        on_failure: OnFailure,
-    ) -> Self {
-        ResponseFuture { state: State::Deciding { deciding, call: Some((service, body)), head, on_failure } }
+    pub(crate) fn deciding(deciding: Deciding, service: S, body: B, head: Option<Parts>, edge: Arc<Edge>) -> Self {
+        ResponseFuture { state: State::Deciding { deciding, call: Some((service, body)), head, edge } }
     }
 
-    pub(crate) fn ruled(ruling: Ruling, head: Parts, body: B, service: S, on_failure: OnFailure) -> Self
+    pub(crate) fn ruled(ruling: Ruling, head: Parts, body: B, service: S, edge: Arc<Edge>) -> Self
     where
         S: Service<Request<B>, Future = F>,
     {
-        ResponseFuture { state: follow(ruling, head, body, service, on_failure) }
+        ResponseFuture { state: follow(ruling, head, body, service, &edge) }
     }
 }
 
 /// Calls the service, or answers in its place.
-fn follow<S, B>(
-    ruling: Ruling,
-    mut head: Parts,
-    body: B,
-    mut service: S,
-    on_failure: OnFailure,
-) -> State<S, S::Future, B>
+fn follow<S, B>(ruling: Ruling, mut head: Parts, body: B, mut service: S, edge: &Edge) -> State<S, S::Future, B>
 where
     S: Service<Request<B>>,
 {
-    let refused = match &ruling {
-        Ruling::KeyRefused(status) => Some(response::key_refused(*status)),
-        Ruling::Decided(decision) if decision.is_refused() => Some(response::refused(decision)),
-        Ruling::Decided(decision) if decision.failure().is_some() && on_failure == OnFailure::Refuse => {
-            Some(response::store_failed())
-        }
-        Ruling::Decided(_) => None,
+    let refusal = match &ruling {
+        Ruling::KeyRefused(status) => Some(Refusal::by_key(*status, &head)),
+        Ruling::Decided(decision) => Refusal::of(decision, &head, edge),
     };
-    if let Some(mut response) = refused {
-        let nested = head.extensions.get::<Decision>().is_some();
-        if let Ruling::Decided(decision) = &ruling {
-            headers::write(decision, nested, &mut response);
-        }
-        if head.method == Method::HEAD {
-            // The same headers as for GET, and no body.
-            let length = response.body_mut().clear();
-            response.headers_mut().insert(header::CONTENT_LENGTH, length.into());
-        }
-        return State::Refused { response: Some(response) };
+    if let Some(refusal) = refusal {
+        return State::Refused { response: Some(refusal.response(edge)) };
     }
     let Ruling::Decided(decision) = ruling else {
         return State::Refused { response: None };
@@ -124,10 +100,10 @@ where
         let mut this = self.project();
         loop {
             let next = match this.state.as_mut().project() {
-                StateProj::Deciding { deciding, call, head, on_failure } => {
+                StateProj::Deciding { deciding, call, head, edge } => {
                     let (given, ruling) = ready!(deciding.as_mut().poll(cx));
                     match (call.take(), given.or_else(|| head.take())) {
-                        (Some((service, body)), Some(head)) => follow(ruling, head, body, service, *on_failure),
+                        (Some((service, body)), Some(head)) => follow(ruling, head, body, service, edge),
                         _ => return Poll::Pending,
                     }
                 }

@@ -1,6 +1,8 @@
+use std::sync::Arc;
+
 use tower::Layer;
 
-use crate::{limiter::Limiter, service::RateLimit};
+use crate::{edge::Edge, limiter::Limiter, service::RateLimit};
 
 /// Puts a [`Limiter`] in front of any tower service of HTTP requests.
 ///
@@ -34,7 +36,7 @@ use crate::{limiter::Limiter, service::RateLimit};
 #[must_use]
 pub struct RateLimitLayer {
     limiter: Limiter,
-    on_failure: OnFailure,
+    edge: Arc<Edge>,
 }
 
 /// What happens to a request when the store gives no answer in time.
@@ -51,12 +53,19 @@ pub enum OnFailure {
 impl RateLimitLayer {
     /// Limits by every rule of `limiter`.
     pub fn new(limiter: Limiter) -> RateLimitLayer {
-        RateLimitLayer { limiter, on_failure: OnFailure::Allow }
+        RateLimitLayer { limiter, edge: Arc::default() }
     }
 
     /// What happens when the store gives no answer in time.
     pub fn on_failure(mut self, on_failure: OnFailure) -> RateLimitLayer {
-        self.on_failure = on_failure;
+        Arc::make_mut(&mut self.edge).on_failure = on_failure;
+        self
+    }
+
+    /// Whether preflight requests (`OPTIONS` with `Access-Control-Request-Method`) pass unlimited; they do unless said
+    /// otherwise. A browser sends them before the request proper, without credentials, and refusing one breaks the request.
+    pub fn skip_preflight(mut self, skip: bool) -> RateLimitLayer {
+        Arc::make_mut(&mut self.edge).skip_preflight = skip;
         self
     }
 }
@@ -65,6 +74,6 @@ impl<S> Layer<S> for RateLimitLayer {
     type Service = RateLimit<S>;
 
     fn layer(&self, inner: S) -> RateLimit<S> {
-        RateLimit::new(inner, self.limiter.clone(), self.on_failure)
+        RateLimit::new(inner, self.limiter.clone(), Arc::clone(&self.edge))
     }
 }

@@ -48,6 +48,7 @@ mod algorithm;
 mod body;
 mod clock;
 mod decision;
+mod edge;
 mod error;
 mod future;
 mod headers;
@@ -56,7 +57,7 @@ mod layer;
 mod limit;
 mod limiter;
 mod observer;
-mod response;
+mod refusal;
 mod service;
 pub mod store;
 

@@ -1,5 +1,6 @@
 use std::{
     mem,
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -10,8 +11,8 @@ use tower::Service;
 use crate::{
     body::ResponseBody,
     decision::Decision,
+    edge::Edge,
     future::{ResponseFuture, Ruling},
-    layer::OnFailure,
     limiter::{Limiter, Picked},
     store::Purpose,
 };
@@ -21,17 +22,17 @@ use crate::{
 pub struct RateLimit<S> {
     inner: S,
     limiter: Limiter,
-    on_failure: OnFailure,
+    edge: Arc<Edge>,
 }
 
 impl<S> RateLimit<S> {
-    pub(crate) fn new(inner: S, limiter: Limiter, on_failure: OnFailure) -> RateLimit<S> {
-        RateLimit { inner, limiter, on_failure }
+    pub(crate) fn new(inner: S, limiter: Limiter, edge: Arc<Edge>) -> RateLimit<S> {
+        RateLimit { inner, limiter, edge }
     }
 
     /// Whether this request passes unlimited: a preflight, or one that this very limiter has counted further out.
     fn passes(&self, head: &Parts) -> bool {
-        if is_preflight(head) {
+        if self.edge.skip_preflight && is_preflight(head) {
             return true;
         }
         let twice = head.extensions.get::<Decision>().is_some_and(|outer| outer.is_of(self.limiter.rules()));
@@ -69,20 +70,18 @@ where
         if self.passes(&head) {
             return ResponseFuture::unlimited(inner.call(Request::from_parts(head, body)));
         }
-        let limiter = &self.limiter;
+        let (limiter, edge) = (&self.limiter, Arc::clone(&self.edge));
         match limiter.pick_now(&head) {
-            Some(Picked::Refuse(status)) => {
-                ResponseFuture::ruled(Ruling::KeyRefused(status), head, body, inner, self.on_failure)
-            }
+            Some(Picked::Refuse(status)) => ResponseFuture::ruled(Ruling::KeyRefused(status), head, body, inner, edge),
             Some(Picked::Rules(picks)) => match limiter.decide_now(picks.iter(), Purpose::Spend) {
-                Some(decision) => ResponseFuture::ruled(Ruling::Decided(decision), head, body, inner, self.on_failure),
+                Some(decision) => ResponseFuture::ruled(Ruling::Decided(decision), head, body, inner, edge),
                 None => {
                     let limiter = limiter.clone();
                     let deciding =
                         Box::pin(
                             async move { (None, Ruling::Decided(limiter.decide(picks.iter(), Purpose::Spend).await)) },
                         );
-                    ResponseFuture::deciding(deciding, inner, body, Some(head), self.on_failure)
+                    ResponseFuture::deciding(deciding, inner, body, Some(head), edge)
                 }
             },
             // A key closure must wait, and looks at the head meanwhile.
@@ -100,7 +99,7 @@ where
                     };
                     (Some(head), ruling)
                 });
-                ResponseFuture::deciding(deciding, inner, body, None, self.on_failure)
+                ResponseFuture::deciding(deciding, inner, body, None, edge)
             }
         }
     }
