@@ -1,16 +1,8 @@
 //! What came of a request: whether it may go on, and how each rule stands.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, slice, sync::Arc, time::Duration};
 
-use smallvec::SmallVec;
-
-use crate::{
-    algorithm::Wait,
-    error::StoreError,
-    limit::Limit,
-    limiter::Rules,
-    store::{Answer, Verdict},
-};
+use crate::{algorithm::Wait, error::StoreError, limit::Limit, limiter::Rules, store::Verdict};
 
 /// One decision over every rule that applied to a request.
 ///
@@ -18,67 +10,100 @@ use crate::{
 /// [`Limiter::acquire`](crate::Limiter::acquire).
 #[derive(Clone)]
 #[must_use]
-pub struct Decision(Arc<Inner>);
-
-/// Behind a pointer, so that a decision is cheap to hand on: to the handler, to the headers, to an observer.
-#[derive(Clone)]
-struct Inner {
+pub struct Decision {
     rules: Arc<Rules>,
-    /// The rules that applied, and how each stands; both in the order of the rules.
-    applied: SmallVec<[Applied; 1]>,
-    answer: Answer,
-    outcome: Outcome,
+    /// The rule that applied, where it was one: the most common decision is plain numbers, made and handed on without an
+    /// allocation.
+    one: Option<Applied>,
+    /// What other decisions have.
+    more: Option<Arc<More>>,
+}
+
+#[derive(Clone, Default)]
+struct More {
+    /// The rules that applied, where they were several; in the order of the rules.
+    applied: Box<[Applied]>,
+    /// Why the store gave no answer.
+    failure: Option<StoreError>,
     /// The decision of a limiter further out.
     outer: Option<Decision>,
 }
 
-#[derive(Clone, Debug)]
-enum Outcome {
-    Allowed,
-    Refused,
-    /// The store gave no answer.
-    Failed(StoreError),
-}
-
-/// A rule that applied.
+/// A rule that applied, and how it stands.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Applied {
-    pub(crate) rule: u16,
-    pub(crate) cost: u64,
+    /// Its index. In a word, as is every field: smaller ones are copied piece by piece, and reading them again as a whole
+    /// stalls the processor for longer than all the rest of handing on a decision takes.
+    rule: u64,
+    cost: u64,
+    verdict: Verdict,
+}
+
+impl Applied {
+    #[inline]
+    pub(crate) fn new(rule: u16, cost: u64, verdict: Verdict) -> Applied {
+        Applied { rule: rule.into(), cost, verdict }
+    }
+
+    #[inline]
+    pub(crate) fn rule(&self) -> u16 {
+        // It was one.
+        self.rule as u16
+    }
+
+    #[inline]
+    fn fits(&self) -> bool {
+        self.verdict.wait == Wait::None
+    }
 }
 
 impl Decision {
+    /// Of the rules that applied, in their order.
     #[inline]
-    pub(crate) fn new(rules: Arc<Rules>, applied: SmallVec<[Applied; 1]>, answer: Answer) -> Decision {
-        let outcome = if answer.fits() { Outcome::Allowed } else { Outcome::Refused };
-        Decision(Arc::new(Inner { rules, applied, answer, outcome, outer: None }))
+    pub(crate) fn new(rules: Arc<Rules>, mut applied: impl ExactSizeIterator<Item = Applied>) -> Decision {
+        if applied.len() > 1 {
+            return Decision::of_many(rules, applied.collect());
+        }
+        Decision { rules, one: applied.next(), more: None }
+    }
+
+    #[inline]
+    pub(crate) fn one(rules: Arc<Rules>, applied: Applied) -> Decision {
+        Decision { rules, one: Some(applied), more: None }
+    }
+
+    fn of_many(rules: Arc<Rules>, applied: Box<[Applied]>) -> Decision {
+        Decision { rules, one: None, more: Some(Arc::new(More { applied, ..More::default() })) }
     }
 
     pub(crate) fn failed(rules: Arc<Rules>, error: StoreError) -> Decision {
-        let outcome = Outcome::Failed(error);
-        let (applied, answer) = (SmallVec::new(), Answer::default());
-        Decision(Arc::new(Inner { rules, applied, answer, outcome, outer: None }))
+        let more = More { failure: Some(error), ..More::default() };
+        Decision { rules, one: None, more: Some(Arc::new(more)) }
     }
 
     pub(crate) fn rules(&self) -> &Rules {
-        &self.0.rules
+        &self.rules
     }
 
     /// Whether a limiter of these rules made this decision or one further out.
     pub(crate) fn is_of(&self, rules: &Arc<Rules>) -> bool {
-        Arc::ptr_eq(&self.0.rules, rules) || self.0.outer.as_ref().is_some_and(|outer| outer.is_of(rules))
+        let outer = || self.more.as_ref().and_then(|more| more.outer.as_ref());
+        Arc::ptr_eq(&self.rules, rules) || outer().is_some_and(|outer| outer.is_of(rules))
     }
 
-    /// Notes the decision of a limiter further out. Copies this one if somebody, an observer say, has kept it.
+    /// Notes the decision of a limiter further out.
     pub(crate) fn within(mut self, outer: Option<Decision>) -> Decision {
         if outer.is_some() {
-            Arc::make_mut(&mut self.0).outer = outer;
+            Arc::make_mut(self.more.get_or_insert_default()).outer = outer;
         }
         self
     }
 
     pub(crate) fn applied(&self) -> &[Applied] {
-        &self.0.applied
+        match &self.one {
+            Some(one) => slice::from_ref(one),
+            None => self.more.as_ref().map_or(&[], |more| &more.applied),
+        }
     }
 
     /// Whether the request may go on: no rule refused it. Also true when the store gave no answer; see
@@ -89,15 +114,12 @@ impl Decision {
 
     /// Whether a rule refused the request. Nothing was spent then, in any rule.
     pub fn is_refused(&self) -> bool {
-        matches!(self.0.outcome, Outcome::Refused)
+        !self.applied().iter().all(Applied::fits)
     }
 
     /// Why the store gave no answer, if it gave none.
     pub fn failure(&self) -> Option<&StoreError> {
-        match &self.0.outcome {
-            Outcome::Failed(error) => Some(error),
-            _ => None,
-        }
+        self.more.as_ref()?.failure.as_ref()
     }
 
     /// How long a refused request must wait: until then it is refused again, from then on it fits if nobody else comes
@@ -111,19 +133,19 @@ impl Decision {
 
     /// Whether a rule refused a cost above its capacity, which no waiting helps.
     pub fn can_never_fit(&self) -> bool {
-        self.0.answer.verdicts.iter().any(|verdict| verdict.wait == Wait::Never)
+        self.applied().iter().any(|line| line.verdict.wait == Wait::Never)
     }
 
     /// How each rule that applied stands, in the order of the rules.
     pub fn standings(&self) -> impl Iterator<Item = Standing<'_>> + '_ {
-        self.0.applied.iter().zip(&self.0.answer.verdicts).filter_map(|(applied, verdict)| {
-            let rule = self.0.rules.get(applied.rule)?;
+        self.applied().iter().filter_map(|applied| {
+            let rule = self.rules.get(applied.rule())?;
             Some(Standing {
-                index: applied.rule,
+                index: applied.rule(),
                 name: rule.name(),
                 limit: rule.limit(),
                 cost: applied.cost,
-                verdict: *verdict,
+                verdict: applied.verdict,
             })
         })
     }
@@ -156,7 +178,10 @@ impl Decision {
 impl fmt::Debug for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Decision");
-        debug.field("outcome", &self.0.outcome);
+        match self.failure() {
+            Some(failure) => debug.field("failure", failure),
+            None => debug.field("allowed", &self.is_allowed()),
+        };
         for standing in self.standings() {
             debug.field(standing.name, &standing.verdict);
         }

@@ -53,7 +53,7 @@ impl Policies {
         if lines.len() == self.items.len() {
             return self.all.clone();
         }
-        let items = lines.iter().filter_map(|line| self.items.get(usize::from(line.rule)).map(String::as_str));
+        let items = lines.iter().filter_map(|line| self.items.get(usize::from(line.rule())).map(String::as_str));
         HeaderValue::try_from(items.collect::<Vec<_>>().join(", ")).ok()
     }
 }
@@ -84,7 +84,7 @@ pub(super) fn write(decision: &Decision, headers: &mut HeaderMap) {
         if place > 0 {
             field.text(", ");
         }
-        field.text(policies.name(line.rule));
+        field.text(policies.name(line.rule()));
         field.text(";r=");
         field.number(standing.remaining());
         field.text(";t=");

@@ -1,4 +1,4 @@
-use smallvec::SmallVec;
+use std::slice;
 
 use super::Pick;
 use crate::key::{Found, IntoKey, Key};
@@ -12,10 +12,15 @@ use crate::key::{Found, IntoKey, Key};
 ///
 /// Call::new().key("per-user", 42).cost(5).key("per-region", "eu");
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 #[must_use]
-pub struct Call<'a> {
-    pub(super) entries: SmallVec<[Entry<'a>; 1]>,
+pub struct Call<'a>(Entries<'a>);
+
+#[derive(Clone, Debug)]
+enum Entries<'a> {
+    /// Nearly every call, and it takes no allocation.
+    One(Entry<'a>),
+    Many(Vec<Entry<'a>>),
 }
 
 #[derive(Clone, Debug)]
@@ -40,26 +45,63 @@ impl<'a> Entry<'a> {
 impl<'a> Call<'a> {
     /// A call that no rule applies to, yet.
     pub fn new() -> Call<'a> {
-        Call::default()
+        Call(Entries::Many(Vec::new()))
     }
 
     /// The rule of this name applies, with this key; not if the key is a `None` or an `Err`.
-    pub fn key(mut self, rule: &'a str, key: impl IntoKey) -> Call<'a> {
-        self.entries.push(Entry::new(rule, key));
-        self
-    }
-
-    pub(super) fn picks(&self) -> impl ExactSizeIterator<Item = &Pick> + Clone {
-        self.entries.iter().map(|entry| &entry.pick)
+    pub fn key(self, rule: &'a str, key: impl IntoKey) -> Call<'a> {
+        let entry = Entry::new(rule, key);
+        Call(match self.0 {
+            Entries::One(first) => Entries::Many(vec![first, entry]),
+            Entries::Many(entries) if entries.is_empty() => Entries::One(entry),
+            Entries::Many(mut entries) => {
+                entries.push(entry);
+                Entries::Many(entries)
+            }
+        })
     }
 
     /// What the call costs under the rule named last; without it, what the rule says, or 1.
     pub fn cost(mut self, units: u64) -> Call<'a> {
-        if let Some(last) = self.entries.last_mut() {
+        if let Some(last) = self.entries_mut().last_mut() {
             last.pick.cost = units;
             last.usual_cost = false;
         }
         self
+    }
+
+    #[inline]
+    pub(super) fn picks(&self) -> impl ExactSizeIterator<Item = &Pick> + Clone {
+        let entries = match &self.0 {
+            Entries::One(entry) => slice::from_ref(entry),
+            Entries::Many(entries) => entries,
+        };
+        entries.iter().map(|entry| &entry.pick)
+    }
+
+    #[inline]
+    pub(super) fn entries_mut(&mut self) -> &mut [Entry<'a>] {
+        match &mut self.0 {
+            Entries::One(entry) => slice::from_mut(entry),
+            Entries::Many(entries) => entries,
+        }
+    }
+
+    /// Leaves out the rules whose key is absent.
+    #[cold]
+    pub(super) fn drop_absent(&mut self) {
+        let mut entries = match std::mem::take(self).0 {
+            Entries::One(entry) => vec![entry],
+            Entries::Many(entries) => entries,
+        };
+        entries.retain(|entry| !entry.pick.key.is_absent());
+        self.0 = Entries::Many(entries);
+    }
+}
+
+impl Default for Call<'_> {
+    fn default() -> Self {
+        Call::new()
     }
 }
 
@@ -68,9 +110,8 @@ impl<'a, K: IntoKey, const N: usize> From<[(&'a str, K); N]> for Call<'a> {
     fn from(keys: [(&'a str, K); N]) -> Call<'a> {
         let mut entries = keys.into_iter().map(|(rule, key)| Entry::new(rule, key));
         match entries.next() {
-            // Made in place: pushing it would copy it once more.
-            Some(only) if N == 1 => Call { entries: SmallVec::from_buf([only]) },
-            first => Call { entries: first.into_iter().chain(entries).collect() },
+            Some(only) if N == 1 => Call(Entries::One(only)),
+            first => Call(Entries::Many(first.into_iter().chain(entries).collect())),
         }
     }
 }

@@ -76,10 +76,10 @@ impl Limiter {
     /// [`failure`](Decision::failure).
     pub async fn acquire<'a>(&self, call: impl Into<Call<'a>>) -> Decision {
         let mut call = call.into();
-        match self.ask_now(&mut call, Purpose::Spend) {
-            Some(decision) => decision,
-            None => self.decide(call.picks(), Purpose::Spend).await,
+        if let Some(decision) = self.ask_now(&mut call, Purpose::Spend) {
+            return decision;
         }
+        self.decide(call.picks(), Purpose::Spend).await
     }
 
     /// What [`acquire`](Limiter::acquire) would decide, without spending: how every rule stands. It writes nothing at all, so
@@ -125,8 +125,9 @@ impl Limiter {
     fn resolve(&self, call: &mut Call<'_>) -> Result<(), StoreError> {
         let rules = &self.0.rules;
         let mut any_absent = false;
-        for place in 0..call.entries.len() {
-            let (before, rest) = call.entries.split_at_mut(place);
+        let entries = call.entries_mut();
+        for place in 0..entries.len() {
+            let (before, rest) = entries.split_at_mut(place);
             let Some(entry) = rest.first_mut() else { continue };
             let Some(rule) = rules.named(entry.name) else { return Err(self.unknown(entry.name)) };
             if before.iter().any(|other| other.pick.rule == rule.index()) {
@@ -139,7 +140,7 @@ impl Limiter {
             any_absent |= entry.pick.key.is_absent();
         }
         if any_absent {
-            call.entries.retain(|entry| !entry.pick.key.is_absent());
+            call.drop_absent();
         }
         Ok(())
     }
@@ -165,18 +166,34 @@ impl Limiter {
             return Some(self.decided(picks, answer));
         }
         let time = self.0.clock.time();
-        let done = match (picks.len(), picks.clone().next().and_then(|pick| self.line(pick))) {
-            // Nearly every ask has one line, and gathering it would be a good part of the work.
-            (1, Some(line)) => self.0.store.acquire_now(&Ask { lines: &[line], purpose, time }, &mut answer)?,
-            _ => {
-                let lines = self.lines(picks.clone());
-                self.0.store.acquire_now(&Ask { lines: &lines, purpose, time }, &mut answer)?
-            }
-        };
+        if picks.len() == 1
+            && let Some(pick) = picks.clone().next()
+        {
+            return self.decide_one(pick, purpose);
+        }
+        let lines = self.lines(picks.clone());
+        let done = self.0.store.acquire_now(&Ask { lines: &lines, purpose, time }, &mut answer)?;
         Some(match done {
             Ok(()) => self.decided(picks, answer),
             Err(error) => self.failed(error),
         })
+    }
+
+    /// Nearly every ask has one line, and gathering it would be a good part of the work.
+    #[inline]
+    fn decide_one(&self, pick: &Pick, purpose: Purpose) -> Option<Decision> {
+        let line = self.line(pick)?;
+        let mut answer = Answer::default();
+        let ask = Ask { lines: &[line], purpose, time: self.0.clock.time() };
+        let done = self.0.store.acquire_now(&ask, &mut answer)?;
+        if let (Ok(()), [verdict]) = (&done, answer.verdicts()) {
+            let applied = Applied::new(pick.rule, pick.cost, *verdict);
+            if let Some(observer) = &self.0.observer {
+                tell_of_one(observer, &self.0.rules, applied);
+            }
+            return Some(Decision::one(Arc::clone(&self.0.rules), applied));
+        }
+        Some(self.failed(done.err().unwrap_or_else(miscounted)))
     }
 
     pub(crate) async fn decide<'p>(
@@ -207,9 +224,8 @@ impl Limiter {
         if answer.verdicts.len() != picks.len() {
             return self.failed(miscounted());
         }
-        let mut applied = SmallVec::with_capacity(picks.len());
-        picks.for_each(|pick| applied.push(Applied { rule: pick.rule, cost: pick.cost }));
-        self.told(Decision::new(Arc::clone(&self.0.rules), applied, answer))
+        let applied = picks.zip(&answer.verdicts).map(|(pick, verdict)| Applied::new(pick.rule, pick.cost, *verdict));
+        self.told(Decision::new(Arc::clone(&self.0.rules), applied))
     }
 
     #[cold]
@@ -231,6 +247,12 @@ impl Limiter {
         let text = format!("no rule is named {rule:?}; the limiter has {}", self.0.rules);
         StoreError::new(StoreErrorKind::Permanent, text)
     }
+}
+
+/// Tells of a copy, so that a decision nobody looks at need not be in memory.
+#[inline(never)]
+fn tell_of_one(observer: &Arc<dyn Observer>, rules: &Arc<Rules>, applied: Applied) {
+    observer.decided(&Decision::one(Arc::clone(rules), applied));
 }
 
 /// A store that left out a line must not admit it.
