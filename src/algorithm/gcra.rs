@@ -78,9 +78,9 @@ impl Parts {
         }
     }
 
-    /// Advances, judges, charges if it fits, and answers what is left.
+    /// Advances, judges, charges if it fits, and answers what is left: the steps would each do the same work again.
     #[inline]
-    pub(super) fn spend(&self, state: &mut State, at: Moment, cost: u64) -> (Wait, Left) {
+    pub(crate) fn spend(&self, state: &mut State, at: Moment, cost: u64) -> (Wait, Left) {
         let tick = self.tick_of(at.now);
         let (used, repaced) = self.used(state, tick, at.now);
         let (mut used, mut changed) = (used.min(self.capacity), repaced || used > self.capacity);

@@ -170,15 +170,6 @@ impl Params {
         }
     }
 
-    /// All four steps in one, for an algorithm whose steps would each do the same work again.
-    #[inline]
-    pub(crate) fn spend_at_once(&self, state: &mut State, at: Moment, cost: u64) -> Option<(Wait, Left)> {
-        match (self, state) {
-            (Params::Gcra(parts), State::Gcra(own)) if cost > 0 => Some(parts.spend(own, at, cost)),
-            _ => None,
-        }
-    }
-
     /// What is left.
     #[inline]
     pub(crate) fn left(&self, state: &State, at: Moment) -> Left {

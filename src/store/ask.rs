@@ -1,3 +1,8 @@
+use std::{
+    collections::HashMap,
+    sync::{LazyLock, Mutex, PoisonError},
+};
+
 use smallvec::SmallVec;
 
 pub use crate::algorithm::Wait;
@@ -71,7 +76,7 @@ impl std::fmt::Debug for Line<'_> {
 pub struct Scope {
     before: Box<str>,
     after: Box<str>,
-    id: u64,
+    number: u32,
 }
 
 impl Scope {
@@ -81,19 +86,22 @@ impl Scope {
         crate::key::escape(rule.as_bytes(), &mut escaped);
         let before: Box<str> = format!("{namespace}:v1:{{").into();
         let after: Box<str> = format!("}}:{}", String::from_utf8_lossy(&escaped)).into();
-        let id = fnv(before.bytes().chain(after.bytes()));
-        Scope { before, after, id }
+        let number = number_of(format!("{before}{after}"));
+        Scope { before, after, number }
     }
 
-    /// A number that stands for the namespace and the rule in this process and every other.
-    pub fn id(&self) -> u64 {
-        self.id
+    /// A number that stands for the namespace and the rule in this process: equal where they are, and only there.
+    pub fn number(&self) -> u32 {
+        self.number
     }
 }
 
-/// Names come from the application, not from its callers, so an unkeyed hash does.
-fn fnv(bytes: impl Iterator<Item = u8>) -> u64 {
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+/// Numbers in the order of asking. Names come from the application, so there are few.
+fn number_of(name: String) -> u32 {
+    static NUMBERS: LazyLock<Mutex<HashMap<String, u32>>> = LazyLock::new(Mutex::default);
+    let mut numbers = NUMBERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let next = numbers.len() as u32;
+    *numbers.entry(name).or_insert(next)
 }
 
 /// A store's answer: one verdict a line, in order.

@@ -1,12 +1,12 @@
 //! Counts in this process.
 
 mod clock;
+mod packed;
 mod shard;
 mod table;
 
 use std::{
     fmt,
-    hash::{BuildHasher, Hasher},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 
 use self::{
     clock::Clock,
-    shard::{Full, Room, Shard},
+    shard::{Full, Hasher, Room, Shard},
 };
 use super::{Answer, Ask, Line, Purpose, Store, StoreFuture, Time, Verdict, Wait};
 use crate::{
@@ -48,7 +48,7 @@ pub struct MemoryStore(Arc<Inner>);
 struct Inner {
     shards: Box<[Mutex<Shard>]>,
     room: Arc<Room>,
-    hasher: foldhash::fast::RandomState,
+    hasher: Hasher,
     clock: Clock,
     observers: Observers,
 }
@@ -70,10 +70,11 @@ impl MemoryStore {
 
     fn of(keys: usize) -> MemoryStore {
         let room = Arc::new(Room::new(keys));
+        let hasher = Hasher::default();
         MemoryStore(Arc::new(Inner {
-            shards: (0..SHARDS).map(|_| Mutex::new(Shard::new(Arc::clone(&room)))).collect(),
+            shards: (0..SHARDS).map(|_| Mutex::new(Shard::new(Arc::clone(&room), hasher.clone()))).collect(),
             room,
-            hasher: foldhash::fast::RandomState::default(),
+            hasher,
             clock: Clock::new(),
             observers: Observers::default(),
         }))
@@ -87,11 +88,8 @@ impl MemoryStore {
 
 impl Inner {
     #[inline]
-    fn hash(&self, scope: u64, key: &[u8]) -> u64 {
-        let mut hasher = self.hasher.build_hasher();
-        hasher.write_u64(scope);
-        hasher.write(key);
-        hasher.finish()
+    fn hash(&self, line: &Line<'_>, key: &[u8]) -> u64 {
+        shard::hash(&self.hasher, line.scope.number(), key)
     }
 
     fn moment(&self, time: Time) -> Moment {
@@ -106,7 +104,7 @@ impl Inner {
     /// One line, one lock: by far the most common ask.
     #[inline]
     fn decide_one(&self, line: &Line<'_>, spend: bool, at: Moment) -> Result<Verdict, Full> {
-        let hash = self.hash(line.scope.id(), line.key);
+        let hash = self.hash(line, line.key);
         lock(self.shard(hash)).decide(hash, line, at, spend)
     }
 
@@ -116,7 +114,7 @@ impl Inner {
             .zip(ask.lines)
             .map(|(place, line)| {
                 let key = if overflowing >> place & 1 == 1 { OVERFLOW } else { line.key };
-                (self.hash(line.scope.id(), key), key)
+                (self.hash(line, key), key)
             })
             .collect();
         let mut order: SmallVec<[usize; 4]> = places.iter().map(|(hash, _)| shard_of(*hash)).collect();
@@ -194,7 +192,7 @@ impl Inner {
 
 #[inline]
 fn shard_of(hash: u64) -> usize {
-    // The table inside a shard uses the lowest bits and the seven highest.
+    // The table inside a shard uses the lower half.
     (hash >> 48) as usize % SHARDS
 }
 
@@ -219,8 +217,8 @@ impl Store for MemoryStore {
     fn reset<'a>(&'a self, lines: &'a [Line<'a>]) -> StoreFuture<'a, ()> {
         Box::pin(async move {
             for line in lines {
-                let hash = self.0.hash(line.scope.id(), line.key);
-                lock(self.0.shard(hash)).forget(hash, line.key);
+                let hash = self.0.hash(line, line.key);
+                lock(self.0.shard(hash)).forget(hash, line.scope.number(), line.key);
             }
             Ok(())
         })

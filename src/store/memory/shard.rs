@@ -1,11 +1,14 @@
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    hash::{BuildHasher, Hasher as _},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use smallvec::SmallVec;
 
-use super::{OVERFLOW, table::Table};
+use super::{OVERFLOW, packed::Packed, table::Table};
 use crate::{
     algorithm::{Left, Moment, Params, State},
     store::{Line, Verdict, Wait},
@@ -42,22 +45,32 @@ pub(super) struct Judged {
 /// No room for a new key, and none to be made.
 pub(super) struct Full;
 
-/// A share of the keys. Entries lie in one vector that the table points into, so that an idle one is found by going round.
+/// A share of the keys.
 pub(super) struct Shard {
-    table: Table,
-    entries: Vec<Entry>,
+    table: Table<Entry>,
+    hasher: Hasher,
     /// Where the search for idle entries goes on.
     hand: usize,
     room: Arc<Room>,
 }
 
+/// One cache line, since with many keys every line touched is a miss.
+#[repr(align(64))]
 struct Entry {
-    /// Of the scope and the key: two scopes that agree in all 64 bits for one key are not to be expected.
-    hash: u64,
     key: SmallVec<[u8; 16]>,
-    /// From then on the state says no more than a fresh one.
-    idle_at: u64,
-    state: State,
+    /// The scope's [number](crate::store::Scope::number).
+    scope: u32,
+    /// From then on the state says no more than a fresh one; in [`steps`].
+    idle_at: u32,
+    state: Packed,
+}
+
+const _: () = assert!(size_of::<Option<Entry>>() == 64);
+
+/// Microseconds in steps of about a second, which fit half a word until the year 2112. From there on no entry is idle.
+#[inline]
+fn steps(micros: u64) -> u32 {
+    u32::try_from(micros >> 20).unwrap_or(u32::MAX)
 }
 
 impl Judged {
@@ -67,92 +80,96 @@ impl Judged {
 }
 
 impl Entry {
+    fn is_idle(&self, now: u64) -> bool {
+        self.idle_at < steps(now)
+    }
+
     /// `judge` and `finish` in one, for the one line of an ask.
     #[inline]
     fn decide(&mut self, line: &Line<'_>, at: Moment, spend: bool) -> Verdict {
         let params = line.limit.params();
-        if spend && let Some((wait, left)) = params.spend_at_once(&mut self.state, at, line.cost) {
-            self.keep(line, at, left, None);
+        if spend && let Some((wait, left)) = self.state.spend_at_once(params, at, line.cost) {
+            self.idle_at = steps(at.now + left.reset_after);
             return Verdict { wait, remaining: left.remaining, reset_after: left.reset_after };
         }
-        let before = self.state.saved(at, spend);
-        let repaired = params.advance(&mut self.state, at);
-        let wait = params.wait(&self.state, at, line.cost);
+        let mut state = self.state.take();
+        let before = state.saved(at, spend);
+        let repaired = params.advance(&mut state, at);
+        let wait = params.wait(&state, at, line.cost);
         let charge = spend && wait == Wait::None && line.cost > 0;
         if charge {
-            params.charge(&mut self.state, at, line.cost);
+            params.charge(&mut state, at, line.cost);
         }
-        let left = params.left(&self.state, at);
-        self.keep(line, at, left, before.filter(|_| !(charge || repaired && spend)));
+        let left = params.left(&state, at);
+        self.keep(line, at, left, state, before.filter(|_| !(charge || repaired && spend)));
         Verdict { wait, remaining: left.remaining, reset_after: left.reset_after }
     }
 
     #[inline]
     fn judge(&mut self, line: &Line<'_>, at: Moment, spend: bool) -> Judged {
         let params = line.limit.params();
+        let mut state = self.state.take();
         // A peek leaves the state as it was in any case, a refusal unless it was repaired.
-        let before = self.state.saved(at, spend);
-        let repaired = params.advance(&mut self.state, at);
-        let wait = params.wait(&self.state, at, line.cost);
+        let before = state.saved(at, spend);
+        let repaired = params.advance(&mut state, at);
+        let wait = params.wait(&state, at, line.cost);
+        self.state = state.into();
         Judged { wait, before: before.filter(|_| !repaired || !spend) }
     }
 
     #[inline]
     fn finish(&mut self, line: &Line<'_>, at: Moment, mut judged: Judged, charge: bool) -> Verdict {
         let params = line.limit.params();
+        let mut state = self.state.take();
         let charge = charge && line.cost > 0;
         if charge {
-            params.charge(&mut self.state, at, line.cost);
+            params.charge(&mut state, at, line.cost);
         }
-        let left = params.left(&self.state, at);
-        self.keep(line, at, left, judged.before.take().filter(|_| !charge));
+        let left = params.left(&state, at);
+        self.keep(line, at, left, state, judged.before.take().filter(|_| !charge));
         judged.verdict(left)
     }
 
-    /// Goes back to the state `before`, or keeps the one there is.
+    /// Goes back to the state `before`, or keeps the new one.
     #[inline]
-    fn keep(&mut self, line: &Line<'_>, at: Moment, left: Left, before: Option<State>) {
-        let idle_at = at.now + line.limit.params().idle_after(&self.state, at, left);
+    fn keep(&mut self, line: &Line<'_>, at: Moment, left: Left, state: State, before: Option<State>) {
+        let idle_at = steps(at.now + line.limit.params().idle_after(&state, at, left));
         match before {
             Some(before) => {
-                self.state = before;
+                self.state = before.into();
                 // Under another quota it may matter for longer than was thought.
                 self.idle_at = self.idle_at.max(idle_at);
             }
-            None => self.idle_at = idle_at,
+            None => {
+                self.state = state.into();
+                self.idle_at = idle_at;
+            }
         }
     }
 }
 
-/// Entries looked at for each new key: more than one, so that the search is faster than the growth.
-const LOOKS: usize = 4;
+/// Places looked at for each new key: more than one entry's worth, so that the search is faster than the growth.
+const LOOKS: usize = 6;
 
 impl Shard {
-    pub(super) fn new(room: Arc<Room>) -> Shard {
-        Shard { table: Table::default(), entries: Vec::new(), hand: 0, room }
+    pub(super) fn new(room: Arc<Room>, hasher: Hasher) -> Shard {
+        Shard { table: Table::new(), hasher, hand: 0, room }
     }
 
     #[inline]
-    fn index_of(&self, hash: u64, key: &[u8]) -> Option<usize> {
-        let same = |entry: &Entry| entry.hash == hash && *entry.key == *key;
-        self.table.find(hash, |index| self.entries.get(index).is_some_and(same))
-    }
-
-    #[inline]
-    fn find(&mut self, hash: u64, key: &[u8]) -> Option<&mut Entry> {
-        let index = self.index_of(hash, key)?;
-        self.entries.get_mut(index)
+    fn find(&mut self, hash: u64, scope: u32, key: &[u8]) -> Option<(usize, &mut Entry)> {
+        self.table.find(hash as u32, |entry| entry.scope == scope && *entry.key == *key)
     }
 
     /// Judges and finishes one line that is all there is to the ask.
     #[inline]
     pub(super) fn decide(&mut self, hash: u64, line: &Line<'_>, at: Moment, spend: bool) -> Result<Verdict, Full> {
-        if let Some(entry) = self.find(hash, line.key) {
+        if let Some((_, entry)) = self.find(hash, line.scope.number(), line.key) {
             return Ok(entry.decide(line, at, spend));
         }
         let judged = self.judge_new(line, line.key, at)?;
         let charge = spend && judged.wait == Wait::None;
-        Ok(self.finish_new(hash, line, line.key, at, judged, charge))
+        Ok(self.finish_new(line, line.key, at, judged, charge))
     }
 
     /// How long the line must wait. Brings the state up to now; spends nothing.
@@ -164,8 +181,8 @@ impl Shard {
         at: Moment,
         spend: bool,
     ) -> Result<Judged, Full> {
-        match self.find(hash, key) {
-            Some(entry) => Ok(entry.judge(line, at, spend)),
+        match self.find(hash, line.scope.number(), key) {
+            Some((_, entry)) => Ok(entry.judge(line, at, spend)),
             None => self.judge_new(line, key, at),
         }
     }
@@ -180,9 +197,9 @@ impl Shard {
         judged: Judged,
         charge: bool,
     ) -> Verdict {
-        match self.find(hash, key) {
-            Some(entry) => entry.finish(line, at, judged, charge),
-            None => self.finish_new(hash, line, key, at, judged, charge),
+        match self.find(hash, line.scope.number(), key) {
+            Some((_, entry)) => entry.finish(line, at, judged, charge),
+            None => self.finish_new(line, key, at, judged, charge),
         }
     }
 
@@ -195,15 +212,7 @@ impl Shard {
         Ok(Judged { wait: params.wait(&fresh(params, at), at, line.cost), before: None })
     }
 
-    fn finish_new(
-        &mut self,
-        hash: u64,
-        line: &Line<'_>,
-        key: &[u8],
-        at: Moment,
-        judged: Judged,
-        charge: bool,
-    ) -> Verdict {
+    fn finish_new(&mut self, line: &Line<'_>, key: &[u8], at: Moment, judged: Judged, charge: bool) -> Verdict {
         let params = line.limit.params();
         let mut state = fresh(params, at);
         if charge {
@@ -211,55 +220,55 @@ impl Shard {
         }
         let left = params.left(&state, at);
         if charge && line.cost > 0 {
-            let idle_at = at.now + params.idle_after(&state, at, left);
-            self.insert(Entry { hash, key: SmallVec::from_slice(key), idle_at, state });
+            let idle_at = steps(at.now + params.idle_after(&state, at, left));
+            let key = SmallVec::from_slice(key);
+            let entry = Entry { key, scope: line.scope.number(), idle_at, state: state.into() };
+            self.table.insert(entry, hash_by(&self.hasher));
+            self.room.keys.fetch_add(1, Ordering::Relaxed);
         }
         judged.verdict(left)
     }
 
-    fn insert(&mut self, entry: Entry) {
-        if self.entries.len() == self.entries.capacity() {
-            // Doubling would waste half of a large store.
-            self.entries.reserve_exact(self.entries.len() / 8 + 8);
-        }
-        let entries = &self.entries;
-        self.table.insert(entry.hash, entries.len(), |index| hash_of(entries, index));
-        self.entries.push(entry);
-        self.room.keys.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn forget(&mut self, hash: u64, key: &[u8]) {
-        if let Some(index) = self.index_of(hash, key) {
-            self.remove(index);
+    pub(super) fn forget(&mut self, hash: u64, scope: u32, key: &[u8]) {
+        if let Some((place, _)) = self.find(hash, scope, key) {
+            self.remove(place);
         }
     }
 
     /// Removes idle entries among the next few, so that a store of passing keys stays as large as the keys that matter.
     fn make_room(&mut self, now: u64) {
         let looks = if self.room.is_full() { LOOKS * 16 } else { LOOKS };
-        for _ in 0..looks {
-            match self.entries.get(self.hand) {
-                None if self.entries.is_empty() => return,
-                None => self.hand = 0,
-                Some(entry) if entry.idle_at <= now => self.remove(self.hand),
-                Some(_) => self.hand += 1,
+        for _ in 0..looks.min(self.table.places()) {
+            if self.hand >= self.table.places() {
+                self.hand = 0;
+            }
+            match self.table.at(self.hand) {
+                // Another may move into its place.
+                Some(entry) if entry.is_idle(now) => self.remove(self.hand),
+                _ => self.hand += 1,
             }
         }
     }
 
-    /// Takes an entry out; the last one moves into its place.
-    fn remove(&mut self, index: usize) {
-        let entries = &self.entries;
-        if index >= entries.len() {
-            return;
-        }
-        self.table.remove(hash_of(entries, index), index, |index| hash_of(entries, index));
-        self.entries.swap_remove(index);
+    fn remove(&mut self, place: usize) {
+        self.table.remove(place, hash_by(&self.hasher));
         self.room.keys.fetch_sub(1, Ordering::Relaxed);
-        if let Some(moved) = self.entries.get(index) {
-            self.table.moved(moved.hash, self.entries.len(), index);
-        }
     }
+}
+
+/// Hashes keys so that nobody outside can make them collide.
+pub(super) type Hasher = foldhash::fast::RandomState;
+
+#[inline]
+pub(super) fn hash(hasher: &Hasher, scope: u32, key: &[u8]) -> u64 {
+    let mut hasher = hasher.build_hasher();
+    hasher.write_u32(scope);
+    hasher.write(key);
+    hasher.finish()
+}
+
+fn hash_by(hasher: &Hasher) -> impl Fn(&Entry) -> u32 {
+    move |entry| hash(hasher, entry.scope, &entry.key) as u32
 }
 
 /// The state of a key that is new at this moment.
@@ -267,8 +276,4 @@ fn fresh(params: &Params, at: Moment) -> State {
     let mut state = params.fresh();
     params.advance(&mut state, at);
     state
-}
-
-fn hash_of(entries: &[Entry], index: usize) -> u64 {
-    entries.get(index).map_or(0, |entry| entry.hash)
 }

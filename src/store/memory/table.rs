@@ -1,103 +1,106 @@
-//! Finds entries by their hash: open addressing with linear probing.
+//! Entries by their hash: open addressing with linear probing, the entries themselves in the slots.
 //!
-//! By hand, since a general hash table looks in two places, at its control bytes and at the slot, and with many keys each
-//! look is a cache miss. Here a slot is one word: the upper half of the hash, and the index of the entry plus one. Zero is an
-//! empty slot.
+//! By hand, since a general hash table looks at its control bytes and then at the slot, and a vector of entries beside a table of
+//! indices is looked at twice as well: with many keys each look is a miss of the cache and of the page table. It grows by a
+//! quarter, since doubling would waste half of a large store; so the number of slots is no power of two, and a hash is
+//! scaled to it instead of masked.
 
-// The number of slots is a power of two and every place is masked by it.
+// Every place is below the number of slots.
 #![allow(clippy::indexing_slicing)]
 
-#[derive(Default)]
-pub(super) struct Table {
-    slots: Vec<u64>,
+pub(super) struct Table<E> {
+    slots: Vec<Option<E>>,
     used: usize,
 }
 
-const UPPER: u64 = !0 << 32;
+impl<E> Table<E> {
+    pub(super) fn new() -> Table<E> {
+        Table { slots: Vec::new(), used: 0 }
+    }
 
-impl Table {
-    /// The index of the entry with this hash that is `same`.
-    #[inline]
-    pub(super) fn find(&self, hash: u64, same: impl Fn(usize) -> bool) -> Option<usize> {
-        self.place_of(hash, same).map(|place| index_of(self.slots[place]))
+    /// How many places there are, entries and empty ones.
+    pub(super) fn places(&self) -> usize {
+        self.slots.len()
     }
 
     #[inline]
-    fn place_of(&self, hash: u64, same: impl Fn(usize) -> bool) -> Option<usize> {
+    pub(super) fn at(&self, place: usize) -> Option<&E> {
+        self.slots.get(place)?.as_ref()
+    }
+
+    /// The entry with this hash that is `same`, and its place.
+    #[inline]
+    pub(super) fn find(&mut self, hash: u32, same: impl Fn(&E) -> bool) -> Option<(usize, &mut E)> {
         if self.slots.is_empty() {
             return None;
         }
-        let mask = self.slots.len() - 1;
-        let mut place = hash as usize & mask;
+        let mut place = self.home(hash);
         // At most three in four slots are used, so this ends.
         loop {
-            match self.slots[place] {
-                0 => return None,
-                slot if slot & UPPER == hash & UPPER && same(index_of(slot)) => return Some(place),
-                _ => place = (place + 1) & mask,
+            match &self.slots[place] {
+                None => return None,
+                Some(entry) if same(entry) => break,
+                Some(_) => place = self.after(place),
             }
         }
+        self.slots[place].as_mut().map(|entry| (place, entry))
     }
 
-    /// Adds the entry at `index`. `hash_of` gives the hash of any entry there is.
-    pub(super) fn insert(&mut self, hash: u64, index: usize, hash_of: impl Fn(usize) -> u64) {
+    /// Adds an entry. `hash_of` gives the hash of any entry.
+    pub(super) fn insert(&mut self, entry: E, hash_of: impl Fn(&E) -> u32) {
         if (self.used + 1) * 4 > self.slots.len() * 3 {
-            let size = (self.slots.len() * 2).max(8);
-            let old = std::mem::replace(&mut self.slots, vec![0; size]);
-            for index in old.into_iter().filter(|slot| *slot != 0).map(index_of) {
-                self.put(hash_of(index), index);
+            let size = self.slots.len() + self.slots.len() / 4 + 8;
+            let mut larger = Vec::with_capacity(size);
+            larger.resize_with(size, || None);
+            let old = std::mem::replace(&mut self.slots, larger);
+            for entry in old.into_iter().flatten() {
+                self.put(hash_of(&entry), entry);
             }
         }
         self.used += 1;
-        self.put(hash, index);
+        self.put(hash_of(&entry), entry);
     }
 
-    fn put(&mut self, hash: u64, index: usize) {
-        let mask = self.slots.len() - 1;
-        let mut place = hash as usize & mask;
-        while self.slots[place] != 0 {
-            place = (place + 1) & mask;
+    fn put(&mut self, hash: u32, entry: E) {
+        let mut place = self.home(hash);
+        while self.slots[place].is_some() {
+            place = self.after(place);
         }
-        self.slots[place] = slot_of(hash, index);
+        self.slots[place] = Some(entry);
     }
 
-    /// The entry with this hash at `from` has moved to `to`.
-    pub(super) fn moved(&mut self, hash: u64, from: usize, to: usize) {
-        if let Some(place) = self.place_of(hash, |index| index == from) {
-            self.slots[place] = slot_of(hash, to);
+    /// Removes the entry at `place` and closes the gap: whoever would not be found past it moves up.
+    pub(super) fn remove(&mut self, place: usize, hash_of: impl Fn(&E) -> u32) {
+        if self.at(place).is_none() {
+            return;
         }
-    }
-
-    /// Removes the entry with this hash at `index`, and closes the gap: whoever would not be found past it moves up.
-    pub(super) fn remove(&mut self, hash: u64, index: usize, hash_of: impl Fn(usize) -> u64) {
-        let Some(mut gap) = self.place_of(hash, |candidate| candidate == index) else { return };
         self.used -= 1;
-        let mask = self.slots.len() - 1;
-        let mut place = gap;
-        loop {
-            place = (place + 1) & mask;
-            let slot = self.slots[place];
-            if slot == 0 {
-                break;
-            }
-            let home = hash_of(index_of(slot)) as usize & mask;
-            if place.wrapping_sub(home) & mask >= place.wrapping_sub(gap) & mask {
-                self.slots[gap] = slot;
+        self.slots[place] = None;
+        let (mut gap, mut place) = (place, self.after(place));
+        while let Some(entry) = &self.slots[place] {
+            let home = self.home(hash_of(entry));
+            if self.between(home, place) >= self.between(gap, place) {
+                self.slots[gap] = self.slots[place].take();
                 gap = place;
             }
+            place = self.after(place);
         }
-        self.slots[gap] = 0;
     }
-}
 
-#[inline]
-fn index_of(slot: u64) -> usize {
-    (slot & !UPPER) as usize - 1
-}
+    #[inline]
+    fn home(&self, hash: u32) -> usize {
+        ((u64::from(hash) * self.slots.len() as u64) >> 32) as usize
+    }
 
-#[inline]
-fn slot_of(hash: u64, index: usize) -> u64 {
-    (hash & UPPER) | (index as u64 + 1)
+    #[inline]
+    fn after(&self, place: usize) -> usize {
+        if place + 1 == self.slots.len() { 0 } else { place + 1 }
+    }
+
+    /// Steps from one place on to another.
+    fn between(&self, from: usize, to: usize) -> usize {
+        if to >= from { to - from } else { to + self.slots.len() - from }
+    }
 }
 
 #[cfg(test)]
@@ -106,34 +109,37 @@ mod tests {
 
     use super::*;
 
+    /// A few hashes for many entries: they collide all the time, also around the end of the table.
+    fn hash_of(number: &u32) -> u32 {
+        (number % 7) * (u32::MAX / 6)
+    }
+
     proptest! {
-        /// Hashes from a small range collide all the time, also around the end of the table.
         #[test]
-        fn finds_what_is_there_and_nothing_else(steps in prop::collection::vec((0u64..40, any::<bool>()), 0..400)) {
-            let spread = |number: u64| ((number % 7) << 32) | (number * 3 % 16);
-            let mut table = Table::default();
-            let mut entries: Vec<u64> = Vec::new();
+        fn finds_what_is_there_and_nothing_else(steps in prop::collection::vec((0u32..40, any::<bool>()), 0..400)) {
+            let mut table = Table::new();
+            let mut known = std::collections::BTreeSet::new();
             for (number, add) in steps {
-                let known = entries.iter().position(|entry| *entry == number);
-                prop_assert_eq!(table.find(spread(number), |index| entries[index] == number), known);
-                match known {
+                let found = table.find(hash_of(&number), |entry| *entry == number).map(|(place, entry)| (place, *entry));
+                prop_assert_eq!(found.map(|(_, entry)| entry), known.get(&number).copied());
+                match found {
                     None if add => {
-                        table.insert(spread(number), entries.len(), |index| spread(entries[index]));
-                        entries.push(number);
+                        table.insert(number, hash_of);
+                        known.insert(number);
                     }
-                    Some(index) if !add => {
-                        table.remove(spread(number), index, |index| spread(entries[index]));
-                        entries.swap_remove(index);
-                        if let Some(moved) = entries.get(index) {
-                            table.moved(spread(*moved), entries.len(), index);
-                        }
+                    Some((place, _)) if !add => {
+                        table.remove(place, hash_of);
+                        known.remove(&number);
                     }
                     _ => {}
                 }
             }
-            for (index, number) in entries.iter().enumerate() {
-                prop_assert_eq!(table.find(spread(*number), |index| entries[index] == *number), Some(index));
+            for number in 0..40 {
+                let found = table.find(hash_of(&number), |entry| *entry == number).is_some();
+                prop_assert_eq!(found, known.contains(&number));
             }
+            let held = (0..table.places()).filter(|place| table.at(*place).is_some()).count();
+            prop_assert_eq!(held, known.len());
         }
     }
 }
