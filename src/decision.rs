@@ -30,19 +30,31 @@ struct More {
 }
 
 /// A rule that applied, and how it stands.
+///
+/// Whole words, read and written one by one: what is copied in other pieces than it was written in stalls the processor for
+/// longer than all the rest of handing on a decision takes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Applied {
-    /// Its index. In a word, as is every field: smaller ones are copied piece by piece, and reading them again as a whole
-    /// stalls the processor for longer than all the rest of handing on a decision takes.
-    rule: u64,
+    remaining: u64,
     cost: u64,
-    verdict: Verdict,
+    reset_after: u64,
+    rule: u64,
+    /// In microseconds; zero: none, [`NEVER`].
+    wait: u64,
 }
+
+const NEVER: u64 = u64::MAX;
 
 impl Applied {
     #[inline]
-    pub(crate) fn new(rule: u16, cost: u64, verdict: Verdict) -> Applied {
-        Applied { rule: rule.into(), cost, verdict }
+    pub(crate) fn new(rule: u16, cost: u64, verdict: &Verdict) -> Applied {
+        let wait = match verdict.wait {
+            Wait::None => 0,
+            Wait::Micros(micros) => micros.clamp(1, NEVER - 1),
+            Wait::Never => NEVER,
+        };
+        let Verdict { remaining, reset_after, .. } = *verdict;
+        Applied { remaining, cost, reset_after, rule: rule.into(), wait }
     }
 
     #[inline]
@@ -53,7 +65,16 @@ impl Applied {
 
     #[inline]
     fn fits(&self) -> bool {
-        self.verdict.wait == Wait::None
+        self.wait == 0
+    }
+
+    fn verdict(&self) -> Verdict {
+        let wait = match self.wait {
+            0 => Wait::None,
+            NEVER => Wait::Never,
+            micros => Wait::Micros(micros),
+        };
+        Verdict { wait, remaining: self.remaining, reset_after: self.reset_after }
     }
 }
 
@@ -133,7 +154,7 @@ impl Decision {
 
     /// Whether a rule refused a cost above its capacity, which no waiting helps.
     pub fn can_never_fit(&self) -> bool {
-        self.applied().iter().any(|line| line.verdict.wait == Wait::Never)
+        self.applied().iter().any(|line| line.wait == NEVER)
     }
 
     /// How each rule that applied stands, in the order of the rules.
@@ -145,7 +166,7 @@ impl Decision {
                 name: rule.name(),
                 limit: rule.limit(),
                 cost: applied.cost,
-                verdict: applied.verdict,
+                verdict: applied.verdict(),
             })
         })
     }

@@ -70,6 +70,15 @@ impl<'a> Call<'a> {
         self
     }
 
+    /// What applies, where it is one rule.
+    #[inline]
+    pub(super) fn only(&self) -> Option<&Pick> {
+        match &self.0 {
+            Entries::One(entry) => Some(&entry.pick),
+            Entries::Many(_) => None,
+        }
+    }
+
     #[inline]
     pub(super) fn picks(&self) -> impl ExactSizeIterator<Item = &Pick> + Clone {
         let entries = match &self.0 {

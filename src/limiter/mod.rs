@@ -76,20 +76,22 @@ impl Limiter {
     /// [`failure`](Decision::failure).
     pub async fn acquire<'a>(&self, call: impl Into<Call<'a>>) -> Decision {
         let mut call = call.into();
-        if let Some(decision) = self.ask_now(&mut call, Purpose::Spend) {
-            return decision;
+        let mut failure = None;
+        if let Some(applied) = self.ask_now(&mut call, Purpose::Spend, &mut failure) {
+            return Decision::one(Arc::clone(&self.0.rules), applied);
         }
-        self.decide(call.picks(), Purpose::Spend).await
+        self.decide_further(call, Purpose::Spend, failure).await
     }
 
     /// What [`acquire`](Limiter::acquire) would decide, without spending: how every rule stands. It writes nothing at all, so
     /// right after a changed quota or a clock that stepped back the wait it names may still move.
     pub async fn peek<'a>(&self, call: impl Into<Call<'a>>) -> Decision {
         let mut call = call.into();
-        match self.ask_now(&mut call, Purpose::Peek) {
-            Some(decision) => decision,
-            None => self.decide(call.picks(), Purpose::Peek).await,
+        let mut failure = None;
+        if let Some(applied) = self.ask_now(&mut call, Purpose::Peek, &mut failure) {
+            return Decision::one(Arc::clone(&self.0.rules), applied);
         }
+        self.decide_further(call, Purpose::Peek, failure).await
     }
 
     /// Forgets what was counted for the keys of the call.
@@ -145,13 +147,27 @@ impl Limiter {
         Ok(())
     }
 
-    /// The decision, unless the store must wait for it.
-    #[inline]
-    fn ask_now(&self, call: &mut Call<'_>, purpose: Purpose) -> Option<Decision> {
+    /// How the one rule of a call stands, where it is one and the store knows at once. A decision is made only of this, or
+    /// it would be put aside and copied once more.
+    #[inline(always)]
+    fn ask_now(&self, call: &mut Call<'_>, purpose: Purpose, failure: &mut Option<StoreError>) -> Option<Applied> {
         if let Err(error) = self.resolve(call) {
-            return Some(self.failed(error));
+            *failure = Some(error);
+            return None;
         }
-        self.decide_now(call.picks(), purpose)
+        self.apply_now(call.only()?, purpose, failure)
+    }
+
+    async fn decide_further(&self, call: Call<'_>, purpose: Purpose, failure: Option<StoreError>) -> Decision {
+        if let Some(error) = failure {
+            return self.failed(error);
+        }
+        if call.only().is_none()
+            && let Some(decision) = self.decide_now(call.picks(), purpose)
+        {
+            return decision;
+        }
+        self.decide(call.picks(), purpose).await
     }
 
     /// The decision, unless the store must wait for it.
@@ -169,7 +185,11 @@ impl Limiter {
         if picks.len() == 1
             && let Some(pick) = picks.clone().next()
         {
-            return self.decide_one(pick, purpose);
+            let mut failure = None;
+            return match self.apply_now(pick, purpose, &mut failure) {
+                Some(applied) => Some(Decision::one(Arc::clone(&self.0.rules), applied)),
+                None => failure.map(|error| self.failed(error)),
+            };
         }
         let lines = self.lines(picks.clone());
         let done = self.0.store.acquire_now(&Ask { lines: &lines, purpose, time }, &mut answer)?;
@@ -180,20 +200,21 @@ impl Limiter {
     }
 
     /// Nearly every ask has one line, and gathering it would be a good part of the work.
-    #[inline]
-    fn decide_one(&self, pick: &Pick, purpose: Purpose) -> Option<Decision> {
+    #[inline(always)]
+    fn apply_now(&self, pick: &Pick, purpose: Purpose, failure: &mut Option<StoreError>) -> Option<Applied> {
         let line = self.line(pick)?;
         let mut answer = Answer::default();
         let ask = Ask { lines: &[line], purpose, time: self.0.clock.time() };
         let done = self.0.store.acquire_now(&ask, &mut answer)?;
         if let (Ok(()), [verdict]) = (&done, answer.verdicts()) {
-            let applied = Applied::new(pick.rule, pick.cost, *verdict);
+            let applied = Applied::new(pick.rule, pick.cost, verdict);
             if let Some(observer) = &self.0.observer {
                 tell_of_one(observer, &self.0.rules, applied);
             }
-            return Some(Decision::one(Arc::clone(&self.0.rules), applied));
+            return Some(applied);
         }
-        Some(self.failed(done.err().unwrap_or_else(miscounted)))
+        *failure = Some(done.err().unwrap_or_else(miscounted));
+        None
     }
 
     pub(crate) async fn decide<'p>(
@@ -224,7 +245,7 @@ impl Limiter {
         if answer.verdicts.len() != picks.len() {
             return self.failed(miscounted());
         }
-        let applied = picks.zip(&answer.verdicts).map(|(pick, verdict)| Applied::new(pick.rule, pick.cost, *verdict));
+        let applied = picks.zip(&answer.verdicts).map(|(pick, verdict)| Applied::new(pick.rule, pick.cost, verdict));
         self.told(Decision::new(Arc::clone(&self.0.rules), applied))
     }
 

@@ -92,6 +92,7 @@ impl Inner {
         shard::hash(&self.hasher, line.scope.number(), key)
     }
 
+    #[inline]
     fn moment(&self, time: Time) -> Moment {
         match time {
             // The clock never steps back: state ahead of it was written by a thread that read it later and came first.
