@@ -2,7 +2,13 @@
 
 use std::{fmt, slice, sync::Arc, time::Duration};
 
-use crate::{algorithm::Wait, error::StoreError, limit::Limit, limiter::Rules, store::Verdict};
+use crate::{
+    algorithm::Wait,
+    error::StoreError,
+    limit::Limit,
+    limiter::{Handle, Rules},
+    store::Verdict,
+};
 
 /// One decision over every rule that applied to a request.
 ///
@@ -11,7 +17,7 @@ use crate::{algorithm::Wait, error::StoreError, limit::Limit, limiter::Rules, st
 #[derive(Clone)]
 #[must_use]
 pub struct Decision {
-    rules: Arc<Rules>,
+    rules: Arc<Handle>,
     /// The rule that applied, where it was one: the most common decision is plain numbers, made and handed on without an
     /// allocation.
     one: Option<Applied>,
@@ -81,7 +87,7 @@ impl Applied {
 impl Decision {
     /// Of the rules that applied, in their order.
     #[inline]
-    pub(crate) fn new(rules: Arc<Rules>, mut applied: impl ExactSizeIterator<Item = Applied>) -> Decision {
+    pub(crate) fn new(rules: Arc<Handle>, mut applied: impl ExactSizeIterator<Item = Applied>) -> Decision {
         if applied.len() > 1 {
             return Decision::of_many(rules, applied.collect());
         }
@@ -89,15 +95,15 @@ impl Decision {
     }
 
     #[inline]
-    pub(crate) fn one(rules: Arc<Rules>, applied: Applied) -> Decision {
+    pub(crate) fn one(rules: Arc<Handle>, applied: Applied) -> Decision {
         Decision { rules, one: Some(applied), more: None }
     }
 
-    fn of_many(rules: Arc<Rules>, applied: Box<[Applied]>) -> Decision {
+    fn of_many(rules: Arc<Handle>, applied: Box<[Applied]>) -> Decision {
         Decision { rules, one: None, more: Some(Arc::new(More { applied, ..More::default() })) }
     }
 
-    pub(crate) fn failed(rules: Arc<Rules>, error: StoreError) -> Decision {
+    pub(crate) fn failed(rules: Arc<Handle>, error: StoreError) -> Decision {
         let more = More { failure: Some(error), ..More::default() };
         Decision { rules, one: None, more: Some(Arc::new(more)) }
     }
@@ -107,9 +113,9 @@ impl Decision {
     }
 
     /// Whether a limiter of these rules made this decision or one further out.
-    pub(crate) fn is_of(&self, rules: &Arc<Rules>) -> bool {
+    pub(crate) fn is_of(&self, rules: &Rules) -> bool {
         let outer = || self.more.as_ref().and_then(|more| more.outer.as_ref());
-        Arc::ptr_eq(&self.rules, rules) || outer().is_some_and(|outer| outer.is_of(rules))
+        self.rules.is_of(rules) || outer().is_some_and(|outer| outer.is_of(rules))
     }
 
     /// Notes the decision of a limiter further out.

@@ -58,16 +58,20 @@ impl<S, F, B> ResponseFuture<S, F, B> {
         ResponseFuture { state: State::Deciding { deciding, call: Some((service, body)), head, edge } }
     }
 
-    pub(crate) fn ruled(ruling: Ruling, head: Parts, body: B, service: S, edge: Arc<Edge>) -> Self
+    pub(crate) fn ruled(ruling: Ruling, head: Parts, body: B, service: &mut S, edge: &Edge) -> Self
     where
         S: Service<Request<B>, Future = F>,
     {
-        ResponseFuture { state: follow(ruling, head, body, service, &edge) }
+        ResponseFuture { state: follow(ruling, head, body, service, edge) }
+    }
+
+    pub(crate) fn is_refused(&self) -> bool {
+        matches!(self.state, State::Refused { .. })
     }
 }
 
 /// Calls the service, or answers in its place.
-fn follow<S, B>(ruling: Ruling, mut head: Parts, body: B, mut service: S, edge: &Edge) -> State<S, S::Future, B>
+fn follow<S, B>(ruling: Ruling, mut head: Parts, body: B, service: &mut S, edge: &Edge) -> State<S, S::Future, B>
 where
     S: Service<Request<B>>,
 {
@@ -103,7 +107,7 @@ where
                 StateProj::Deciding { deciding, call, head, edge } => {
                     let (given, ruling) = ready!(deciding.as_mut().poll(cx));
                     match (call.take(), given.or_else(|| head.take())) {
-                        (Some((service, body)), Some(head)) => follow(ruling, head, body, service, edge),
+                        (Some((mut service, body)), Some(head)) => follow(ruling, head, body, &mut service, edge),
                         _ => return Poll::Pending,
                     }
                 }

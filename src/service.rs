@@ -43,6 +43,27 @@ impl<S> RateLimit<S> {
     }
 }
 
+impl<S: Clone> RateLimit<S> {
+    /// The instance that was polled ready; its clone waits for the next request.
+    fn take_ready(&mut self) -> S {
+        let clone = self.inner.clone();
+        mem::replace(&mut self.inner, clone)
+    }
+
+    /// Carries out what was ruled without waiting.
+    fn follow<B>(&mut self, ruling: Ruling, head: Parts, body: B) -> ResponseFuture<S, S::Future, B>
+    where
+        S: Service<Request<B>>,
+    {
+        let future = ResponseFuture::ruled(ruling, head, body, &mut self.inner, &self.edge);
+        if future.is_refused() {
+            // It is ready for a request that does not come: whatever it has reserved is given back.
+            drop(self.take_ready());
+        }
+        future
+    }
+}
+
 /// What a browser asks before the request proper. It carries no credentials, and refusing it breaks the request.
 fn is_preflight(head: &Parts) -> bool {
     head.method == Method::OPTIONS && head.headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
@@ -63,30 +84,15 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (head, body) = request.into_parts();
-        // The instance that was polled ready answers; its clone waits for the next request.
-        let clone = self.inner.clone();
-        let mut inner = mem::replace(&mut self.inner, clone);
-
         if self.passes(&head) {
-            return ResponseFuture::unlimited(inner.call(Request::from_parts(head, body)));
+            return ResponseFuture::unlimited(self.inner.call(Request::from_parts(head, body)));
         }
-        let (limiter, edge) = (&self.limiter, Arc::clone(&self.edge));
-        match limiter.pick_now(&head) {
-            Some(Picked::Refuse(status)) => ResponseFuture::ruled(Ruling::KeyRefused(status), head, body, inner, edge),
-            Some(Picked::Rules(picks)) => match limiter.decide_now(picks.iter(), Purpose::Spend) {
-                Some(decision) => ResponseFuture::ruled(Ruling::Decided(decision), head, body, inner, edge),
-                None => {
-                    let limiter = limiter.clone();
-                    let deciding =
-                        Box::pin(
-                            async move { (None, Ruling::Decided(limiter.decide(picks.iter(), Purpose::Spend).await)) },
-                        );
-                    ResponseFuture::deciding(deciding, inner, body, Some(head), edge)
-                }
-            },
+        let picks = match self.limiter.pick_now(&head) {
+            Some(Picked::Rules(picks)) => picks,
+            Some(Picked::Refuse(status)) => return self.follow(Ruling::KeyRefused(status), head, body),
             // A key closure must wait, and looks at the head meanwhile.
             None => {
-                let limiter = limiter.clone();
+                let limiter = self.limiter.clone();
                 let deciding = Box::pin(async move {
                     let ruling = match limiter.pick_later(&head).await {
                         Picked::Refuse(status) => Ruling::KeyRefused(status),
@@ -99,8 +105,15 @@ where
                     };
                     (Some(head), ruling)
                 });
-                ResponseFuture::deciding(deciding, inner, body, None, edge)
+                return ResponseFuture::deciding(deciding, self.take_ready(), body, None, Arc::clone(&self.edge));
             }
+        };
+        if let Some(decision) = self.limiter.decide_now(picks.iter(), Purpose::Spend) {
+            return self.follow(Ruling::Decided(decision), head, body);
         }
+        let limiter = self.limiter.clone();
+        let deciding =
+            Box::pin(async move { (None, Ruling::Decided(limiter.decide(picks.iter(), Purpose::Spend).await)) });
+        ResponseFuture::deciding(deciding, self.take_ready(), body, Some(head), Arc::clone(&self.edge))
     }
 }

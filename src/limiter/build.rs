@@ -4,6 +4,7 @@ use super::{
     Inner, Limiter,
     failures::Failures,
     rules::{CheckedRule, Rules},
+    shared::Shared,
 };
 use crate::{
     clock::Clock,
@@ -90,9 +91,8 @@ impl LimiterBuilder {
         if let Some(observer) = &self.observer {
             self.store.observe(observer);
         }
-        let rules = Arc::new(Rules::new(rules));
         Ok(Limiter(Arc::new(Inner {
-            rules,
+            rules: Shared::new(Rules::new(rules)),
             store: self.store,
             clock: self.clock,
             observer: self.observer,

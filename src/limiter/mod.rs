@@ -5,6 +5,7 @@ mod call;
 mod failures;
 mod pick;
 mod rules;
+mod shared;
 
 use std::{
     fmt,
@@ -21,6 +22,8 @@ pub use call::Call;
 use failures::Failures;
 pub(crate) use pick::{Pick, Picked};
 pub(crate) use rules::Rules;
+pub(crate) use shared::Handle;
+use shared::Shared;
 
 use crate::{
     clock::Clock,
@@ -56,7 +59,7 @@ use crate::{
 pub struct Limiter(Arc<Inner>);
 
 struct Inner {
-    rules: Arc<Rules>,
+    rules: Shared,
     store: Box<dyn Store>,
     clock: Clock,
     observer: Option<Arc<dyn Observer>>,
@@ -78,7 +81,7 @@ impl Limiter {
         let mut call = call.into();
         let mut failure = None;
         if let Some(applied) = self.ask_now(&mut call, Purpose::Spend, &mut failure) {
-            return Decision::one(Arc::clone(&self.0.rules), applied);
+            return Decision::one(Arc::clone(self.0.rules.handle()), applied);
         }
         self.decide_further(call, Purpose::Spend, failure).await
     }
@@ -89,7 +92,7 @@ impl Limiter {
         let mut call = call.into();
         let mut failure = None;
         if let Some(applied) = self.ask_now(&mut call, Purpose::Peek, &mut failure) {
-            return Decision::one(Arc::clone(&self.0.rules), applied);
+            return Decision::one(Arc::clone(self.0.rules.handle()), applied);
         }
         self.decide_further(call, Purpose::Peek, failure).await
     }
@@ -118,7 +121,7 @@ impl Limiter {
         }
     }
 
-    pub(crate) fn rules(&self) -> &Arc<Rules> {
+    pub(crate) fn rules(&self) -> &Rules {
         &self.0.rules
     }
 
@@ -187,7 +190,7 @@ impl Limiter {
         {
             let mut failure = None;
             return match self.apply_now(pick, purpose, &mut failure) {
-                Some(applied) => Some(Decision::one(Arc::clone(&self.0.rules), applied)),
+                Some(applied) => Some(Decision::one(Arc::clone(self.0.rules.handle()), applied)),
                 None => failure.map(|error| self.failed(error)),
             };
         }
@@ -209,7 +212,7 @@ impl Limiter {
         if let (Ok(()), [verdict]) = (&done, answer.verdicts()) {
             let applied = Applied::new(pick.rule, pick.cost, verdict);
             if let Some(observer) = &self.0.observer {
-                tell_of_one(observer, &self.0.rules, applied);
+                tell_of_one(observer, self.0.rules.handle(), applied);
             }
             return Some(applied);
         }
@@ -246,13 +249,13 @@ impl Limiter {
             return self.failed(miscounted());
         }
         let applied = picks.zip(&answer.verdicts).map(|(pick, verdict)| Applied::new(pick.rule, pick.cost, verdict));
-        self.told(Decision::new(Arc::clone(&self.0.rules), applied))
+        self.told(Decision::new(Arc::clone(self.0.rules.handle()), applied))
     }
 
     #[cold]
     fn failed(&self, error: StoreError) -> Decision {
         self.0.failures.log(&error);
-        self.told(Decision::failed(Arc::clone(&self.0.rules), error))
+        self.told(Decision::failed(Arc::clone(self.0.rules.handle()), error))
     }
 
     #[inline]
@@ -265,14 +268,14 @@ impl Limiter {
 
     #[cold]
     fn unknown(&self, rule: &str) -> StoreError {
-        let text = format!("no rule is named {rule:?}; the limiter has {}", self.0.rules);
+        let text = format!("no rule is named {rule:?}; the limiter has {}", *self.0.rules);
         StoreError::new(StoreErrorKind::Permanent, text)
     }
 }
 
 /// Tells of a copy, so that a decision nobody looks at need not be in memory.
 #[inline(never)]
-fn tell_of_one(observer: &Arc<dyn Observer>, rules: &Arc<Rules>, applied: Applied) {
+fn tell_of_one(observer: &Arc<dyn Observer>, rules: &Arc<Handle>, applied: Applied) {
     observer.decided(&Decision::one(Arc::clone(rules), applied));
 }
 

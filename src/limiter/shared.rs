@@ -1,0 +1,90 @@
+use std::{
+    array,
+    cell::Cell,
+    fmt,
+    ops::Deref,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use super::Rules;
+
+/// How many counts of holders there are; threads beyond share them.
+const HANDLES: usize = 32;
+
+/// A limiter's rules, lent to its decisions.
+///
+/// Every decision holds on to the rules, so counting the holders in one place would make all threads write to one cache line for
+/// every request. Each thread gets a handle of its own to count on.
+pub(super) struct Shared {
+    handles: [Arc<Handle>; HANDLES],
+}
+
+/// On a cache line of its own, or on two that are fetched together.
+#[repr(align(128))]
+pub(crate) struct Handle {
+    rules: Arc<Rules>,
+}
+
+impl Shared {
+    pub(super) fn new(rules: Rules) -> Shared {
+        let rules = Arc::new(rules);
+        Shared { handles: array::from_fn(|_| Arc::new(Handle { rules: Arc::clone(&rules) })) }
+    }
+
+    /// This thread's handle.
+    #[inline]
+    pub(super) fn handle(&self) -> &Arc<Handle> {
+        let [first, ..] = &self.handles;
+        self.handles.get(place()).unwrap_or(first)
+    }
+}
+
+impl Deref for Shared {
+    type Target = Rules;
+
+    #[inline]
+    fn deref(&self) -> &Rules {
+        let [first, ..] = &self.handles;
+        first
+    }
+}
+
+impl Handle {
+    /// Whether both are handles on the rules of one limiter.
+    pub(crate) fn is_of(&self, rules: &Rules) -> bool {
+        std::ptr::eq(&*self.rules, rules)
+    }
+}
+
+impl Deref for Handle {
+    type Target = Rules;
+
+    #[inline]
+    fn deref(&self) -> &Rules {
+        &self.rules
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+/// Below [`HANDLES`]: threads take turns.
+#[inline]
+fn place() -> usize {
+    static THREADS: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static PLACE: Cell<usize> = const { Cell::new(HANDLES) };
+    }
+    PLACE.with(|place| {
+        if place.get() == HANDLES {
+            place.set(THREADS.fetch_add(1, Ordering::Relaxed) % HANDLES);
+        }
+        place.get()
+    })
+}
