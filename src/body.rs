@@ -7,11 +7,14 @@ use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
+use crate::refusal::RefusalBody;
+
 pin_project! {
     /// The service's own body, or the explanation of a refusal.
     ///
     /// Asks nothing of the service's body but that it is one. Data comes as [`Bytes`], which costs a copy only where it was
-    /// something else.
+    /// something else. A body that [`on_refused`](crate::RateLimitLayer::on_refused) gave cannot fail with the service's error:
+    /// where it does fail it ends, and that is logged.
     #[derive(Debug)]
     pub struct ResponseBody<B> {
         #[pin]
@@ -41,7 +44,7 @@ impl<B> ResponseBody<B> {
 /// An empty body, whatever the service's is like; other layers make their own responses of it.
 impl<B> Default for ResponseBody<B> {
     fn default() -> ResponseBody<B> {
-        ResponseBody::refusal(RefusalBody(None))
+        ResponseBody::refusal(RefusalBody::default())
     }
 }
 
@@ -57,36 +60,21 @@ impl<B: Body> Body for ResponseBody<B> {
                     data.copy_to_bytes(length)
                 })
             }),
-            KindProj::Refusal { body } => Poll::Ready(body.0.take().map(|text| Ok(Frame::data(text)))),
+            KindProj::Refusal { body } => body.poll(cx).map(|frame| frame.map(Ok)),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
             Kind::Inner { body } => body.is_end_stream(),
-            Kind::Refusal { body } => body.0.is_none(),
+            Kind::Refusal { body } => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
             Kind::Inner { body } => body.size_hint(),
-            Kind::Refusal { body } => SizeHint::with_exact(body.0.as_ref().map_or(0, |text| text.len() as u64)),
+            Kind::Refusal { body } => body.size_hint(),
         }
-    }
-}
-
-/// The text of a refusal; says that it has ended when there is none.
-#[derive(Debug)]
-pub(crate) struct RefusalBody(Option<Bytes>);
-
-impl RefusalBody {
-    pub(crate) fn new(text: String) -> RefusalBody {
-        RefusalBody(Some(text.into()))
-    }
-
-    /// Drops the text; answers how long it was.
-    pub(crate) fn clear(&mut self) -> usize {
-        self.0.take().map_or(0, |text| text.len())
     }
 }

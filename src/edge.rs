@@ -1,10 +1,11 @@
-use crate::layer::OnFailure;
+use crate::{layer::OnFailure, refusal};
 
 /// What a layer was told about HTTP; its services share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Edge {
     pub(crate) on_failure: OnFailure,
     pub(crate) skip_preflight: bool,
+    pub(crate) refusals: refusal::Settings,
 }
 
 impl Edge {
@@ -16,6 +17,6 @@ impl Edge {
 
 impl Default for Edge {
     fn default() -> Edge {
-        Edge { on_failure: OnFailure::Allow, skip_preflight: true }
+        Edge { on_failure: OnFailure::Allow, skip_preflight: true, refusals: refusal::Settings::default() }
     }
 }

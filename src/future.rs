@@ -12,11 +12,11 @@ use pin_project_lite::pin_project;
 use tower::Service;
 
 use crate::{
-    body::{RefusalBody, ResponseBody},
+    body::ResponseBody,
     decision::Decision,
     edge::Edge,
     headers,
-    refusal::Refusal,
+    refusal::{Refusal, RefusalBody},
 };
 
 /// What was ruled over a request.

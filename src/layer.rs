@@ -1,8 +1,16 @@
-use std::sync::Arc;
+use std::{error::Error, sync::Arc};
 
+use bytes::Bytes;
+use http::Response;
+use http_body::Body;
 use tower::Layer;
 
-use crate::{edge::Edge, limiter::Limiter, service::RateLimit};
+use crate::{
+    edge::Edge,
+    limiter::Limiter,
+    refusal::{Format, OnRefused, Refusal, Settings},
+    service::RateLimit,
+};
 
 /// Puts a [`Limiter`] in front of any tower service of HTTP requests.
 ///
@@ -67,6 +75,83 @@ impl RateLimitLayer {
     pub fn skip_preflight(mut self, skip: bool) -> RateLimitLayer {
         Arc::make_mut(&mut self.edge).skip_preflight = skip;
         self
+    }
+
+    /// What refused HTTP requests get, `application/problem+json` unless said otherwise.
+    ///
+    /// ```
+    /// # use sluicegate::{Limiter, RateLimitLayer};
+    /// use sluicegate::refusal::Format;
+    ///
+    /// # fn layer(limiter: Limiter) -> RateLimitLayer {
+    /// RateLimitLayer::new(limiter).refuse_with(Format::Text)
+    /// # }
+    /// ```
+    pub fn refuse_with(mut self, format: Format) -> RateLimitLayer {
+        self.refusals().format = format;
+        self
+    }
+
+    /// What refused HTTP requests get, by a closure that makes the whole response.
+    ///
+    /// ```
+    /// use axum::{Json, response::IntoResponse};
+    /// use http::StatusCode;
+    /// # use sluicegate::{Limiter, RateLimitLayer};
+    ///
+    /// # fn layer(limiter: Limiter) -> RateLimitLayer {
+    /// RateLimitLayer::new(limiter).on_refused(|refusal| {
+    ///     let path = refusal.head().uri.path();
+    ///     (StatusCode::FORBIDDEN, Json(serde_json::json!({ "message": refusal.to_string(), "path": path }))).into_response()
+    /// })
+    /// # }
+    /// ```
+    ///
+    /// The status is the closure's to set, and what else it sets stays. `Retry-After`, `Cache-Control: no-store` and the
+    /// quota fields are added where it did not set them, and `HEAD` requests get the headers without the body. It may
+    /// return an `Option`: `None` is the layer's own response.
+    ///
+    /// ```
+    /// use http::{Response, StatusCode};
+    /// use sluicegate::refusal::Cause;
+    /// # use sluicegate::{Limiter, RateLimitLayer};
+    ///
+    /// # fn layer(limiter: Limiter) -> RateLimitLayer {
+    /// RateLimitLayer::new(limiter).on_refused(|refusal| match refusal.cause() {
+    ///     Cause::Quota => Response::builder().status(StatusCode::FORBIDDEN).body(refusal.to_string()).ok(),
+    ///     _ => None,
+    /// })
+    /// # }
+    /// ```
+    ///
+    /// gRPC calls do not come here: an answer in anything but gRPC reaches their callers as another error, which they may
+    /// retry at once. They get [theirs](crate::refusal#grpc).
+    pub fn on_refused<F, R, B>(mut self, closure: F) -> RateLimitLayer
+    where
+        F: Fn(&Refusal<'_>) -> R + Send + Sync + 'static,
+        R: Into<Option<Response<B>>>,
+        B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
+    {
+        self.refusals().on_refused = Some(OnRefused::new(closure));
+        self
+    }
+
+    /// Whether refused gRPC calls also get `grpc-status-details-bin`: a `google.rpc.Status` with `RetryInfo` and, for
+    /// quotas, `QuotaFailure`, which names the rules that refused and their quotas. They do not unless said otherwise.
+    ///
+    /// ```
+    /// # use sluicegate::{Limiter, RateLimitLayer};
+    /// # fn layer(limiter: Limiter) -> RateLimitLayer {
+    /// RateLimitLayer::new(limiter).grpc_details(true)
+    /// # }
+    /// ```
+    pub fn grpc_details(mut self, details: bool) -> RateLimitLayer {
+        self.refusals().grpc_details = details;
+        self
+    }
+
+    fn refusals(&mut self) -> &mut Settings {
+        &mut Arc::make_mut(&mut self.edge).refusals
     }
 }
 

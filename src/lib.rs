@@ -29,6 +29,7 @@
 //! | a limit: algorithm, quota, key, cost | [`Rule`], [`Quota`], the [algorithms](guide::algorithms) |
 //! | whose requests count together | [`key`], [`Rule::key_by`] |
 //! | the layer, and where it goes among others | [`RateLimitLayer`], the page on [ordering](guide::ordering) |
+//! | what refused requests get, gRPC calls too | [`refusal`], [`RateLimitLayer::on_refused`] |
 //! | Redis or Valkey, deadlines, failures | [`RedisStore`], the page on [Redis](guide::redis) |
 //! | the decision in a handler | [`Decision`], an axum extractor and a request extension |
 //! | limits without HTTP: jobs, sockets, queues | [`Limiter::acquire`], [`Limiter::peek`], [`Limiter::reset`] |
@@ -47,6 +48,7 @@
 mod algorithm;
 mod body;
 mod clock;
+mod cors;
 mod decision;
 mod edge;
 mod error;
@@ -57,12 +59,13 @@ mod layer;
 mod limit;
 mod limiter;
 mod observer;
-mod refusal;
+pub mod refusal;
 mod service;
 pub mod store;
 
 pub use body::ResponseBody;
 pub use clock::{Clock, ManualClock};
+pub use cors::{EXPOSED_GRPC_HEADERS, EXPOSED_HEADERS};
 pub use decision::{Decision, Standing};
 pub use error::{BuildError, StoreError, StoreErrorKind};
 pub use future::ResponseFuture;

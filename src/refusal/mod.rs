@@ -1,64 +1,216 @@
 //! The responses that take the service's place.
+//!
+//! A request that is not let through gets a response that says why and when to come back:
+//!
+//! | cause | HTTP | gRPC status |
+//! | --- | --- | --- |
+//! | a rule refused it | 429 | 8, `RESOURCE_EXHAUSTED` |
+//! | the store gave no answer, with [`OnFailure::Refuse`](crate::OnFailure::Refuse) | 503 | 14, `UNAVAILABLE` |
+//! | a key closure refused it | the closure's status | 16 for 401, 7 for 403, 5 for 404, and so on |
+//!
+//! To HTTP requests it is [`application/problem+json`](Format::Problem) with the names of the rules that refused, plain
+//! text [where one prefers that](crate::RateLimitLayer::refuse_with), or [anything
+//! else](crate::RateLimitLayer::on_refused). `HEAD` gets the same fields and no body. Every refusal has `Cache-Control: no-store`,
+//! the quota fields, and `Retry-After` unless no wait helps. It is made afresh: nothing of the service is in it.
+//!
+//! ```
+//! use axum::{Router, body::{Body, to_bytes}, http::Request, routing::get};
+//! use sluicegate::{key, Limiter, MemoryStore, Quota, RateLimitLayer, Rule, refusal::Format};
+//! use tower::ServiceExt;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let limiter = Limiter::builder(MemoryStore::new())
+//!     .rule(Rule::gcra("uploads", Quota::per_hour(5)).key(key::global()).cost(6))
+//!     .build()?;
+//! let app = Router::new().route("/", get(|| async { "hello" })).layer(RateLimitLayer::new(limiter).refuse_with(Format::Text));
+//!
+//! let response = app.oneshot(Request::new(Body::empty())).await?;
+//! assert_eq!(response.status(), 429);
+//! assert_eq!(
+//!     to_bytes(response.into_body(), 1_000).await?,
+//!     "The request costs more than the quota \"uploads\" ever allows; retrying does not help.\n"
+//! );
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # gRPC
+//!
+//! A request is a gRPC call by its content type, `application/grpc` or `application/grpc+..`. Its refusal is what gRPC clients
+//! understand, whatever HTTP requests get: status 200 and no body, with `grpc-status`, `grpc-message` and
+//! `grpc-retry-pushback-ms` in the one frame there is. A plain 429 would reach the caller as `UNAVAILABLE`, and be retried at
+//! once. The pushback is the wait of `Retry-After` in milliseconds; -1, do not retry, where no wait helps.
+//! [`grpc_details`](crate::RateLimitLayer::grpc_details) adds `RetryInfo` and `QuotaFailure`.
+//!
+//! To gRPC-Web (`application/grpc-web`, `application/grpc-web-text`) it is the same in the content type of the request.
+//!
+//! A status of a key closure becomes 3 for 400, 16 for 401, 7 for 403, 5 for 404, 10 for 409, 8 for 429, 12 for 501, 14 for 502
+//! and 503, 4 for 504; other 4xx become 3, other 5xx 13, and the rest 2.
 
+mod body;
+mod custom;
+mod dialect;
+mod grpc;
+mod grpc_details;
 mod problem;
+mod sentence;
 
-use http::{Method, Response, StatusCode, header, request::Parts};
+use std::time::Duration;
 
-use crate::{body::RefusalBody, decision::Decision, edge::Edge, headers};
+use http::{HeaderValue, Method, Response, StatusCode, header, request::Parts};
 
-/// A request that is not let through, and why.
+pub(crate) use body::RefusalBody;
+pub(crate) use custom::OnRefused;
+
+use crate::{
+    decision::{Decision, Standing},
+    edge::Edge,
+    headers,
+};
+
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+const PLAIN_TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+
+/// A request that is not let through, and why. Displayed, it is a sentence for people.
+///
+/// What [`RateLimitLayer::on_refused`](crate::RateLimitLayer::on_refused) makes a response of.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Refusal<'a> {
-    pub(crate) cause: Cause,
+pub struct Refusal<'a> {
+    cause: Cause,
+    status: StatusCode,
     /// There is none where a key closure refused the request: no rule was asked.
-    pub(crate) decision: Option<&'a Decision>,
-    pub(crate) head: &'a Parts,
+    decision: Option<&'a Decision>,
+    head: &'a Parts,
     /// In seconds; decided once, so that every place that tells it agrees. `None` when no wait helps.
-    pub(crate) retry_after: Option<u64>,
+    retry_after: Option<u64>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cause {
-    /// A rule refused.
+/// Who refused a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Cause {
+    /// A rule: its quota is used up, or can never hold the cost.
     Quota,
     /// The store gave no answer, and the layer refuses what it cannot judge.
     Store,
-    /// A key closure refused, with this status.
-    Key(StatusCode),
+    /// A key closure.
+    Key,
+}
+
+/// What the layer's own refusals look like to HTTP requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Format {
+    /// `application/problem+json`, with the types of the IETF's RateLimit draft and the names of the rules that refused.
+    #[default]
+    Problem,
+    /// A sentence of plain text.
+    Text,
+}
+
+/// What a layer was told about refusals.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Settings {
+    pub(crate) format: Format,
+    pub(crate) on_refused: Option<OnRefused>,
+    pub(crate) grpc_details: bool,
 }
 
 impl<'a> Refusal<'a> {
     /// `None`: the request may go on.
     pub(crate) fn of(decision: &'a Decision, head: &'a Parts, edge: &Edge) -> Option<Refusal<'a>> {
-        let (cause, retry_after) = if decision.is_refused() {
-            (Cause::Quota, headers::retry_after(decision))
+        let (cause, status, retry_after) = if decision.is_refused() {
+            (Cause::Quota, StatusCode::TOO_MANY_REQUESTS, headers::retry_after(decision))
         } else if decision.failure().is_some() && edge.refuses_failures() {
-            (Cause::Store, Some(1))
+            (Cause::Store, StatusCode::SERVICE_UNAVAILABLE, Some(1))
         } else {
             return None;
         };
-        Some(Refusal { cause, decision: Some(decision), head, retry_after })
+        Some(Refusal { cause, status, decision: Some(decision), head, retry_after })
     }
 
     pub(crate) fn by_key(status: StatusCode, head: &'a Parts) -> Refusal<'a> {
-        Refusal { cause: Cause::Key(status), decision: None, head, retry_after: None }
+        Refusal { cause: Cause::Key, status, decision: None, head, retry_after: None }
+    }
+
+    /// Who refused the request.
+    pub fn cause(&self) -> Cause {
+        self.cause
+    }
+
+    /// The status of the layer's own response: 429 for a quota, 503 for the store, a key closure's own.
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// How every rule stands. `None` where a key closure refused the request before any rule was asked; without standings
+    /// where the store gave no answer.
+    pub fn decision(&self) -> Option<&'a Decision> {
+        self.decision
+    }
+
+    /// The head of the request.
+    pub fn head(&self) -> &'a Parts {
+        self.head
+    }
+
+    /// When to come back: whole seconds, the very number of the `Retry-After` field. `None` when no wait helps.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after.map(Duration::from_secs)
+    }
+
+    /// Whether the request costs more than a quota ever allows, so that no wait helps.
+    pub fn can_never_fit(&self) -> bool {
+        self.decision.is_some_and(Decision::can_never_fit)
+    }
+
+    /// The rules that refused.
+    fn violated(&self) -> impl Iterator<Item = Standing<'a>> {
+        let standings = self.decision.into_iter().flat_map(|decision| decision.standings());
+        standings.filter(|standing| standing.is_refused())
     }
 
     /// The whole response.
-    pub(crate) fn response(&self, _edge: &Edge) -> Response<RefusalBody> {
-        let mut response = problem::response(self);
-        if let Some(seconds) = self.retry_after {
-            response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+    pub(crate) fn response(&self, edge: &Edge) -> Response<RefusalBody> {
+        let settings = &edge.refusals;
+        if let Some(dialect) = dialect::Dialect::of(self.head) {
+            let mut response = grpc::response(self, dialect, settings);
+            self.add_fields(&mut response);
+            return response;
         }
-        if let Some(decision) = self.decision {
-            let nested = self.head.extensions.get::<Decision>().is_some();
-            headers::write(decision, nested, &mut response);
-        }
+        let custom = settings.on_refused.as_ref().and_then(|closure| closure.response(self));
+        let mut response = custom.unwrap_or_else(|| match settings.format {
+            Format::Problem => self.own(problem::CONTENT_TYPE, problem::text(self)),
+            Format::Text => self.own(PLAIN_TEXT, format!("{self}\n")),
+        });
+        self.add_fields(&mut response);
         if self.head.method == Method::HEAD {
             // The same headers as for GET, and no body.
-            let length = response.body_mut().clear();
-            response.headers_mut().insert(header::CONTENT_LENGTH, length.into());
+            if let Some(length) = response.body_mut().hide() {
+                response.headers_mut().entry(header::CONTENT_LENGTH).or_insert_with(|| length.into());
+            }
         }
         response
+    }
+
+    fn own(&self, content_type: HeaderValue, text: String) -> Response<RefusalBody> {
+        let mut response = Response::new(RefusalBody::text(text));
+        *response.status_mut() = self.status;
+        response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+        response
+    }
+
+    /// Adds what a refusal has in any form. What is there already stays: a closure set it.
+    fn add_fields(&self, response: &mut Response<RefusalBody>) {
+        let headers = response.headers_mut();
+        if let Some(seconds) = self.retry_after {
+            headers.entry(header::RETRY_AFTER).or_insert_with(|| seconds.into());
+        }
+        headers.entry(header::CACHE_CONTROL).or_insert(NO_STORE);
+        if let Some(decision) = self.decision {
+            let nested = self.head.extensions.get::<Decision>().is_some();
+            headers::write(decision, nested, response);
+        }
     }
 }

@@ -7,6 +7,7 @@
 mod build_errors;
 mod edge;
 mod exact_time;
+mod grpc;
 mod headers;
 mod house;
 mod keys;
@@ -15,6 +16,7 @@ mod laws;
 mod memory_store;
 mod processes;
 mod redis_store;
+mod refusals;
 mod scenarios;
 mod support;
 mod traces;

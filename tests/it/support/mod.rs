@@ -1,6 +1,8 @@
 //! Real servers, and limiters over every store.
 
 pub mod app;
+pub mod echo;
+pub mod logs;
 pub mod proxy;
 pub mod server;
 pub mod stores;

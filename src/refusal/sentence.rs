@@ -1,0 +1,53 @@
+use std::fmt;
+
+use super::{Cause, Refusal};
+
+/// More names than this are counted, not told: the sentence also goes into a header, and must stay short.
+const MOST_NAMES: usize = 3;
+
+/// `The quota "per-user" is used up; retry in 3 seconds.`
+impl fmt::Display for Refusal<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.cause {
+            Cause::Quota if self.can_never_fit() => {
+                f.write_str("The request costs more than the ")?;
+                self.quotas(f)?;
+                f.write_str(if self.named().count() > 1 { " ever allow" } else { " ever allows" })?;
+                return f.write_str("; retrying does not help.");
+            }
+            Cause::Quota => {
+                f.write_str("The ")?;
+                self.quotas(f)?;
+                f.write_str(if self.named().count() > 1 { " are used up" } else { " is used up" })?;
+            }
+            Cause::Store => f.write_str("The request could not be checked against its quota")?,
+            Cause::Key => f.write_str(self.status.canonical_reason().unwrap_or("The request was refused"))?,
+        }
+        match self.retry_after {
+            Some(1) => f.write_str("; retry in 1 second."),
+            Some(seconds) => write!(f, "; retry in {seconds} seconds."),
+            None => f.write_str("."),
+        }
+    }
+}
+
+impl<'a> Refusal<'a> {
+    /// The rules to blame: where some can never admit the request, those alone.
+    fn named(&self) -> impl Iterator<Item = &'a str> {
+        let never = self.can_never_fit();
+        self.violated().filter(move |standing| standing.can_never_fit() == never).map(|standing| standing.rule())
+    }
+
+    /// `quotas "a", "b", "c" and 2 more`.
+    fn quotas(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.named().count();
+        f.write_str(if count > 1 { "quotas" } else { "quota" })?;
+        for (place, name) in self.named().take(MOST_NAMES).enumerate() {
+            write!(f, "{} \"{name}\"", if place == 0 { "" } else { "," })?;
+        }
+        match count.saturating_sub(MOST_NAMES) {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
+    }
+}
