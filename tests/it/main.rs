@@ -5,6 +5,7 @@
 #![allow(missing_docs, missing_debug_implementations, unreachable_pub)]
 
 mod build_errors;
+mod cors;
 mod edge;
 mod exact_time;
 mod grpc;
@@ -14,6 +15,7 @@ mod keys;
 mod known_bugs;
 mod laws;
 mod memory_store;
+mod ordering;
 mod processes;
 mod redis_store;
 mod refusals;
