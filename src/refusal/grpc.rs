@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use http::{HeaderName, Response, StatusCode, header};
 
-use super::{Cause, Refusal, RefusalBody, Settings, dialect::Dialect, grpc_details};
+use super::{Refusal, RefusalBody, Settings, dialect::Dialect, grpc_details};
 
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
@@ -16,7 +16,7 @@ pub(super) fn response(refusal: &Refusal<'_>, dialect: Dialect<'_>, settings: &S
     let mut response = Response::new(RefusalBody::default());
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, dialect.content_type());
-    let (code, message) = (code(refusal), refusal.to_string());
+    let (code, message) = (code(refusal.status), refusal.to_string());
     headers.insert(STATUS, code.into());
     if let Ok(value) = percent_encoded(&message).try_into() {
         headers.insert(MESSAGE, value);
@@ -33,18 +33,18 @@ pub(super) fn response(refusal: &Refusal<'_>, dialect: Dialect<'_>, settings: &S
 }
 
 /// As `google.rpc.Code` has it.
-fn code(refusal: &Refusal<'_>) -> u16 {
-    match (refusal.cause, refusal.status) {
-        (Cause::Quota, _) | (_, StatusCode::TOO_MANY_REQUESTS) => 8,
-        (Cause::Store, _) | (_, StatusCode::SERVICE_UNAVAILABLE | StatusCode::BAD_GATEWAY) => 14,
-        (_, StatusCode::UNAUTHORIZED) => 16,
-        (_, StatusCode::FORBIDDEN) => 7,
-        (_, StatusCode::NOT_FOUND) => 5,
-        (_, StatusCode::CONFLICT) => 10,
-        (_, StatusCode::NOT_IMPLEMENTED) => 12,
-        (_, StatusCode::GATEWAY_TIMEOUT) => 4,
-        (_, status) if status.is_client_error() => 3,
-        (_, status) if status.is_server_error() => 13,
+fn code(status: StatusCode) -> u16 {
+    match status.as_u16() {
+        401 => 16,
+        403 => 7,
+        404 => 5,
+        409 => 10,
+        429 => 8,
+        501 => 12,
+        502 | 503 => 14,
+        504 => 4,
+        400..=499 => 3,
+        500..=599 => 13,
         _ => 2,
     }
 }
@@ -105,7 +105,7 @@ mod tests {
         ] {
             let status = StatusCode::from_u16(status).expect("a status");
             let refusal = Refusal::by_key(status, &head);
-            assert_eq!((code(&refusal), pushback(&refusal)), (expected, None), "{status}");
+            assert_eq!((code(status), pushback(&refusal)), (expected, None), "{status}");
         }
     }
 

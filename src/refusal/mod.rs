@@ -56,7 +56,7 @@ mod grpc_details;
 mod problem;
 mod sentence;
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use http::{HeaderValue, Method, Response, StatusCode, header, request::Parts};
 
@@ -75,7 +75,7 @@ const PLAIN_TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=ut
 /// A request that is not let through, and why. Displayed, it is a sentence for people.
 ///
 /// What [`RateLimitLayer::on_refused`](crate::RateLimitLayer::on_refused) makes a response of.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Refusal<'a> {
     cause: Cause,
     status: StatusCode,
@@ -212,5 +212,14 @@ impl<'a> Refusal<'a> {
             let nested = self.head.extensions.get::<Decision>().is_some();
             headers::write(decision, nested, response);
         }
+    }
+}
+
+/// Without the head of the request, which has secrets in it.
+impl fmt::Debug for Refusal<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Refusal");
+        debug.field("cause", &self.cause).field("status", &self.status).field("decision", &self.decision);
+        debug.field("retry_after", &self.retry_after()).finish_non_exhaustive()
     }
 }

@@ -24,7 +24,11 @@ use tokio::{
     net::TcpStream,
     sync::Semaphore,
 };
-use tower::{ServiceBuilder, ServiceExt, limit::GlobalConcurrencyLimitLayer, service_fn};
+use tower::{
+    ServiceBuilder, ServiceExt,
+    limit::{ConcurrencyLimitLayer, GlobalConcurrencyLimitLayer},
+    service_fn,
+};
 use tower_http::{
     compression::CompressionLayer, limit::RequestBodyLimitLayer, timeout::TimeoutLayer, trace::TraceLayer,
 };
@@ -241,6 +245,17 @@ async fn in_one_stack_it_waits_for_its_place_and_is_judged_then() {
     release.add_permits(1);
     assert_eq!(first.await.expect("no panic").expect("infallible").status(), 200);
     assert_eq!(second.await.status(), 429);
+}
+
+#[tokio::test]
+async fn a_concurrency_limit_that_is_not_global_is_each_routes_own() {
+    let (running, release, app) = held();
+    let app: Router = app.route("/other", get(|| async { "ok" })).layer(ConcurrencyLimitLayer::new(1)).with_state(());
+    let first = tokio::spawn(app.clone().oneshot(Request::new(Body::empty())));
+    running.acquire().await.expect("open").forget();
+    assert_eq!(fetch(&app, "/other").await.status(), 200);
+    release.add_permits(1);
+    assert_eq!(first.await.expect("no panic").expect("infallible").status(), 200);
 }
 
 #[tokio::test]

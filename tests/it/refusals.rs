@@ -106,10 +106,14 @@ async fn a_problem_of_the_store_names_none() {
 
 #[tokio::test]
 async fn a_cost_that_can_never_fit_is_blamed_on_the_rule_that_cannot_hold_it() {
-    let layer = layer([once("full").cost(1), Rule::gcra("tiny", Quota::per_minute(3)).cost(4).key(key::global())]);
-    let response = fetch(&app(layer), "/").await;
+    let cost = |head: &http::request::Parts| if head.uri.path() == "/large" { 4 } else { 1 };
+    let app = app(layer([once("full"), Rule::gcra("tiny", Quota::per_minute(3)).cost_by(cost).key(key::global())]));
+    assert_eq!(fetch(&app, "/").await.status(), 200);
+    let response = fetch(&app, "/large").await;
     assert_eq!((response.status().as_u16(), field(&response, "retry-after")), (429, None));
-    let detail = json(response).await["detail"].take();
+    let problem = json(response).await;
+    assert_eq!(problem["violated-policies"], serde_json::json!(["full", "tiny"]));
+    let detail = &problem["detail"];
     assert_eq!(detail, "The request costs more than the quota \"tiny\" ever allows; retrying does not help.");
 }
 
@@ -240,6 +244,13 @@ async fn a_closure_sees_who_refused() {
     assert_eq!(seen(layer([key])).await, "Key 418 None false");
 }
 
+#[tokio::test]
+async fn a_refusal_that_is_logged_has_no_secrets() {
+    let app = app(never().on_refused(|refusal| Response::new(format!("{refusal:?} {refusal}"))));
+    let told = text(ask(&app, Request::builder().uri("/?token=hush").header("authorization", "hush")).await).await;
+    assert!(told.contains("Quota") && !told.contains("hush"), "{told}");
+}
+
 /// Two frames of data and one of trailers; only one thread may use it at a time. Fails where the data would be empty.
 struct Odd {
     frames: Vec<Frame<&'static str>>,
@@ -335,6 +346,16 @@ async fn head_has_the_fields_of_get_and_no_body() {
             assert_ne!(get.bytes().await.expect("a body"), "");
         }
     }
+}
+
+/// Without a server that would leave the body out by itself.
+#[tokio::test]
+async fn a_head_request_to_the_bare_service() {
+    let inner = service_fn(async |_: Request<()>| Ok::<_, io::Error>(Response::new(Empty::<Bytes>::new())));
+    let head = Request::builder().method("HEAD").body(()).expect("a request");
+    let response = never().layer(inner).oneshot(head).await.expect("a refusal");
+    assert!(field(&response, "content-length").is_some_and(|length| length != "0"));
+    assert!(http_body::Body::is_end_stream(response.body()));
 }
 
 /// A client that follows redirects pays for each request, and sees the fields of the last.
