@@ -41,12 +41,21 @@ pin_project! {
 pin_project! {
     #[project = StateProj]
     enum State<S, F, B> {
-        /// The store is asked; the service waits in readiness.
-        Deciding { deciding: Deciding, call: Option<(S, B)>, head: Option<Parts>, edge: Arc<Edge> },
+        /// The store is asked; the service waits in readiness. Behind a pointer, as is a refusal, so that the future of a
+        /// request that waits for neither is small: it is moved several times.
+        Deciding { waiting: Option<Box<Waiting<S, B>>> },
         /// The service is at work. No decision: it passes unlimited.
         Running { #[pin] inner: F, decision: Option<Decision>, nested: bool },
-        Refused { response: Option<Response<RefusalBody>> },
+        Refused { response: Option<Box<Response<RefusalBody>>> },
     }
+}
+
+struct Waiting<S, B> {
+    deciding: Deciding,
+    service: S,
+    body: B,
+    head: Option<Parts>,
+    edge: Arc<Edge>,
 }
 
 impl<S, F, B> ResponseFuture<S, F, B> {
@@ -55,7 +64,8 @@ impl<S, F, B> ResponseFuture<S, F, B> {
     }
 
     pub(crate) fn deciding(deciding: Deciding, service: S, body: B, head: Option<Parts>, edge: Arc<Edge>) -> Self {
-        ResponseFuture { state: State::Deciding { deciding, call: Some((service, body)), head, edge } }
+        let waiting = Some(Box::new(Waiting { deciding, service, body, head, edge }));
+        ResponseFuture { state: State::Deciding { waiting } }
     }
 
     pub(crate) fn ruled(ruling: Ruling, head: Parts, body: B, service: &mut S, edge: &Edge) -> Self
@@ -80,7 +90,7 @@ where
         Ruling::Decided(decision) => Refusal::of(decision, &head, edge),
     };
     if let Some(refusal) = refusal {
-        return State::Refused { response: Some(refusal.response(edge)) };
+        return State::Refused { response: Some(Box::new(refusal.response(edge))) };
     }
     let Ruling::Decided(decision) = ruling else {
         return State::Refused { response: None };
@@ -104,12 +114,14 @@ where
         let mut this = self.project();
         loop {
             let next = match this.state.as_mut().project() {
-                StateProj::Deciding { deciding, call, head, edge } => {
-                    let (given, ruling) = ready!(deciding.as_mut().poll(cx));
-                    match (call.take(), given.or_else(|| head.take())) {
-                        (Some((mut service, body)), Some(head)) => follow(ruling, head, body, &mut service, edge),
-                        _ => return Poll::Pending,
-                    }
+                StateProj::Deciding { waiting } => {
+                    // Polled again after it was ready, here and below.
+                    let Some(asked) = waiting else { return Poll::Pending };
+                    let (given, ruling) = ready!(asked.deciding.as_mut().poll(cx));
+                    let Some(asked) = waiting.take() else { return Poll::Pending };
+                    let Waiting { mut service, body, head, edge, .. } = *asked;
+                    let Some(head) = given.or(head) else { return Poll::Pending };
+                    follow(ruling, head, body, &mut service, &edge)
                 }
                 StateProj::Running { inner, decision, nested } => {
                     let mut response = ready!(inner.poll(cx))?;
@@ -119,8 +131,7 @@ where
                     return Poll::Ready(Ok(response.map(ResponseBody::inner)));
                 }
                 StateProj::Refused { response } => match response.take() {
-                    Some(response) => return Poll::Ready(Ok(response.map(ResponseBody::refusal))),
-                    // Polled again after it was ready.
+                    Some(response) => return Poll::Ready(Ok((*response).map(ResponseBody::refusal))),
                     None => return Poll::Pending,
                 },
             };

@@ -9,10 +9,10 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-/// What a refusal says. One without text has ended before it began, and says so: over HTTP/2 it goes out in the frame of its
+/// What a refusal says; behind a pointer, so that the bodies of other responses are small. One without text has ended before it began, and says so: over HTTP/2 it goes out in the frame of its
 /// headers, without which gRPC clients do not understand a refusal.
 #[derive(Debug, Default)]
-pub(crate) struct RefusalBody(Option<Kind>);
+pub(crate) struct RefusalBody(Option<Box<Kind>>);
 
 enum Kind {
     Text(Bytes),
@@ -63,7 +63,7 @@ where
 
 impl RefusalBody {
     pub(super) fn text(text: String) -> RefusalBody {
-        RefusalBody(Some(Kind::Text(text.into())))
+        RefusalBody(Some(Box::new(Kind::Text(text.into()))))
     }
 
     pub(super) fn own<B>(body: B) -> RefusalBody
@@ -74,22 +74,28 @@ impl RefusalBody {
             return RefusalBody(None);
         }
         let size_hint = body.size_hint();
-        RefusalBody(Some(Kind::Own(Own { body: Mutex::new(Box::pin(body)), size_hint })))
+        RefusalBody(Some(Box::new(Kind::Own(Own { body: Mutex::new(Box::pin(body)), size_hint }))))
     }
 
     /// Takes the text away; answers how long it was, if that is known.
     pub(super) fn hide(&mut self) -> Option<u64> {
         let length = self.size_hint().exact();
-        self.0 = length.is_none().then_some(Kind::Hidden);
+        self.0 = length.is_none().then(|| Box::new(Kind::Hidden));
         length
     }
 
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Frame<Bytes>>> {
-        let Some(Kind::Own(own)) = &mut self.0 else {
-            return Poll::Ready(match self.0.take() {
-                Some(Kind::Text(text)) => Some(Frame::data(text)),
-                _ => None,
-            });
+        let own = match self.0.as_deref_mut() {
+            Some(Kind::Own(own)) => own,
+            Some(Kind::Text(text)) => {
+                let text = std::mem::take(text);
+                self.0 = None;
+                return Poll::Ready(Some(Frame::data(text)));
+            }
+            Some(Kind::Hidden) | None => {
+                self.0 = None;
+                return Poll::Ready(None);
+            }
         };
         let body = own.body.get_mut().unwrap_or_else(PoisonError::into_inner);
         let frame = ready!(body.as_mut().poll(cx));
@@ -105,7 +111,7 @@ impl RefusalBody {
     }
 
     pub(crate) fn size_hint(&self) -> SizeHint {
-        match &self.0 {
+        match self.0.as_deref() {
             None => SizeHint::with_exact(0),
             Some(Kind::Text(text)) => SizeHint::with_exact(text.len() as u64),
             Some(Kind::Own(own)) => SizeHint::clone(&own.size_hint),
