@@ -69,8 +69,8 @@ impl KeyBy {
         })
     }
 
-    /// The key, unless finding it must wait.
-    pub(crate) fn find_now(&self, head: &Parts) -> Option<Found> {
+    /// The key of a request, unless finding it must wait.
+    pub fn find_now(&self, head: &Parts) -> Option<Found> {
         match &self.0 {
             Way::Now(closure) => Some(closure(head)),
             Way::Later(_) => None,

@@ -1,0 +1,34 @@
+//! From a request's head to its key.
+
+use std::{hint::black_box, net::SocketAddr};
+
+use http::{Request, request::Parts};
+use sluicegate::key::{self, KeyBy};
+
+use crate::table::Row;
+
+pub fn rows() -> [Row; 1] {
+    let (head, key) = (head(), key::ip().and(key::header("x-tenant")));
+    [Row {
+        name: "address behind proxies and tenant, as one key",
+        most_allocations: 2,
+        most_nanoseconds: 1_000.0,
+        run: Box::new(move || find(&key, &head)),
+    }]
+}
+
+fn find(key: &KeyBy, head: &Parts) {
+    let found = key.find_now(black_box(head));
+    black_box(found.expect("a key that need not wait"));
+}
+
+/// A request as a load balancer hands it on: its own address is the peer's.
+fn head() -> Parts {
+    let peer: SocketAddr = "10.0.0.1:40000".parse().expect("an address");
+    let request = Request::builder()
+        .uri("/v1/charges")
+        .header("x-forwarded-for", "203.0.113.7, 198.51.100.4, 10.0.0.2")
+        .header("x-tenant", "acme")
+        .extension(peer);
+    request.body(()).expect("a request").into_parts().0
+}
