@@ -28,6 +28,7 @@
 //! | --- | --- |
 //! | a limit: algorithm, quota, key, cost | [`Rule`], [`Quota`], the [algorithms](guide::algorithms) |
 //! | whose requests count together | [`key`], [`Rule::key_by`] |
+//! | the client's address behind proxies | [`key::TrustedProxies`], the page on [proxies](guide::proxies) |
 //! | the layer, and where it goes among others | [`RateLimitLayer`], the page on [ordering](guide::ordering) |
 //! | what refused requests get, gRPC calls too | [`refusal`], [`RateLimitLayer::on_refused`] |
 //! | Redis or Valkey, deadlines, failures | [`RedisStore`], the page on [Redis](guide::redis) |
@@ -88,6 +89,9 @@ pub mod guide {
 
     #[doc = include_str!("docs/ordering.md")]
     pub mod ordering {}
+
+    #[doc = include_str!("docs/proxies.md")]
+    pub mod proxies {}
 
     #[doc = include_str!("docs/redis.md")]
     pub mod redis {}

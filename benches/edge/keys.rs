@@ -3,12 +3,13 @@
 use std::{hint::black_box, net::SocketAddr};
 
 use http::{Request, request::Parts};
-use sluicegate::key::{self, KeyBy};
+use sluicegate::key::{self, KeyBy, TrustedProxies};
 
 use crate::table::Row;
 
 pub fn rows() -> [Row; 1] {
-    let (head, key) = (head(), key::ip().and(key::header("x-tenant")));
+    let ip = key::ip().behind(TrustedProxies::cidrs(["10.0.0.0/8", "198.51.100.0/24", "2001:db8::/32"]));
+    let (head, key) = (head(), ip.and(key::header("x-tenant")));
     [Row {
         name: "address behind proxies and tenant, as one key",
         most_allocations: 2,

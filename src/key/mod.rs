@@ -13,21 +13,64 @@
 //!
 //! Any bytes. Letters, digits and `.-_:@/` stand in the store as they are, everything else is percent-encoded, so braces
 //! cannot move a Cluster slot and different tuples are different keys; a part longer than 64 bytes becomes its SHA-256
-//! digest. An empty key is a key of its own. What a closure returns stands in the store: return [`Key::secret`] for secrets, as
-//! [`header()`] does for headers that carry them.
+//! digest. An empty key is a key of its own. What a closure returns stands in the store: return [`Key::secret`] or
+//! [`Key::keyed`] for secrets, as [`bearer()`], [`api_key()`] and [`cookie()`] do.
 //!
 //! # When there is no key
 //!
 //! The rule does not apply to that request. So pair a rule whose key a caller can leave out with one that always has one,
-//! such as [`ip()`].
+//! such as [`ip()`]; or refuse such requests ([`KeyBy::or_refuse`]), or take another key ([`KeyBy::or`]):
+//!
+//! ```
+//! use http::StatusCode;
+//! use sluicegate::{key, Quota, Rule};
+//!
+//! Rule::gcra("tenant", Quota::per_second(50)).key(key::header("x-tenant").or_refuse(StatusCode::BAD_REQUEST));
+//! Rule::gcra("caller", Quota::per_second(5)).key(key::api_key("x-api-key").or(key::ip()));
+//! ```
 
 mod by;
+mod compose;
+mod credential;
 mod extract;
+mod hash;
 mod into_key;
+mod ip;
+mod path_param;
+mod percent;
+mod proxies;
 mod text;
 
 pub use by::KeyBy;
-pub use extract::{given, global, header, ip, method, path, route};
+pub use credential::{Credential, api_key, bearer, cookie};
+pub use extract::{given, global, header, method, path, route};
+use http::StatusCode;
 pub use into_key::{Found, IntoKey};
+pub use ip::{Ip, ip};
+pub use path_param::path_param;
+pub use proxies::{ClientHeader, TrustedProxies};
 pub use text::Key;
 pub(crate) use text::escape;
+
+/// What is made into a key composes as keys do.
+macro_rules! composes {
+    ($($kind:ty),+) => {$(
+        impl $kind {
+            /// See [`KeyBy::and`].
+            pub fn and(self, other: impl Into<KeyBy>) -> KeyBy {
+                KeyBy::from(self).and(other)
+            }
+
+            /// See [`KeyBy::or`].
+            pub fn or(self, other: impl Into<KeyBy>) -> KeyBy {
+                KeyBy::from(self).or(other)
+            }
+
+            /// See [`KeyBy::or_refuse`].
+            pub fn or_refuse(self, status: StatusCode) -> KeyBy {
+                KeyBy::from(self).or_refuse(status)
+            }
+        }
+    )+};
+}
+composes!(Credential, Ip);

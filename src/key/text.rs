@@ -2,6 +2,8 @@ use std::fmt;
 
 use sha2::{Digest, Sha256};
 
+use super::hash::Hash;
+
 /// The longest part that stands in a key as it is.
 const LONGEST_PART: usize = 64;
 /// The longest key of several parts.
@@ -35,8 +37,29 @@ impl Key {
     }
 
     /// The key of a secret, which must not be read off the store: half of its SHA-256.
+    ///
+    /// Where secrets are short or guessable, use [`Key::keyed`]: whoever reads the store can try guesses against a plain hash.
     pub fn secret(secret: &[u8]) -> Key {
-        Key(digest(b'#', secret))
+        Hash::default().key(secret)
+    }
+
+    /// The key of a secret under a key of your own: half of its HMAC-SHA-256. Another `hmac_key` gives other keys, so
+    /// changing it starts all counts afresh.
+    ///
+    /// ```
+    /// use sluicegate::key::Key;
+    ///
+    /// let (one, other) = (b"a random hmac key", b"the one after it.");
+    /// assert_eq!(Key::keyed(one, b"token"), Key::keyed(one, b"token"));
+    /// assert_ne!(Key::keyed(one, b"token"), Key::keyed(other, b"token"));
+    /// ```
+    pub fn keyed(hmac_key: &[u8], secret: &[u8]) -> Key {
+        Hash::keyed(hmac_key).key(secret)
+    }
+
+    /// A key whose text was written by the functions of this module.
+    pub(super) fn written(text: Vec<u8>) -> Key {
+        Key(text)
     }
 
     /// One key of several.
@@ -46,18 +69,11 @@ impl Key {
             if place > 0 {
                 text.push(b',');
             }
-            // A part with a comma is itself a join: its text escapes commas of its own.
-            if part.0.contains(&b',') {
-                text.push(b'(');
-                text.extend_from_slice(&part.0);
-                text.push(b')');
-            } else {
-                text.extend_from_slice(&part.0);
-            }
+            let from = text.len();
+            text.extend_from_slice(&part.0);
+            close(&mut text, from);
         }
-        if text.len() > LONGEST {
-            text = digest(b'&', &text);
-        }
+        bound(&mut text, 0);
         Key(text)
     }
 
@@ -80,7 +96,7 @@ pub(crate) fn escape(part: &[u8], text: &mut Vec<u8>) {
     if part.is_empty() {
         text.push(b'~');
     } else if part.len() > LONGEST_PART {
-        text.extend_from_slice(&digest(b'#', part));
+        Hash::default().write(part, text);
     } else if is_all_plain(part) {
         text.extend_from_slice(part);
     } else {
@@ -95,14 +111,30 @@ pub(crate) fn escape(part: &[u8], text: &mut Vec<u8>) {
     }
 }
 
+/// Ends a part of a join that was written from there on. A part with a comma is itself a join, since the text of other parts
+/// escapes theirs: parentheses keep it apart.
+pub(super) fn close(text: &mut Vec<u8>, from: usize) {
+    if text.iter().skip(from).any(|byte| *byte == b',') {
+        text.insert(from, b'(');
+        text.push(b')');
+    }
+}
+
+/// Ends a join that was written from there on.
+pub(super) fn bound(text: &mut Vec<u8>, from: usize) {
+    if text.len() - from > LONGEST {
+        let digest = Sha256::digest(text.get(from..).unwrap_or_default());
+        text.truncate(from);
+        write_digest(b'&', &digest, text);
+    }
+}
+
 /// Half of a SHA-256, behind a mark that escaped text never has.
-fn digest(mark: u8, bytes: &[u8]) -> Vec<u8> {
-    let mut text = Vec::with_capacity(33);
+pub(super) fn write_digest(mark: u8, digest: &[u8], text: &mut Vec<u8>) {
     text.push(mark);
-    for byte in Sha256::digest(bytes).iter().take(16) {
+    for byte in digest.iter().take(16) {
         text.extend_from_slice(&hex(*byte));
     }
-    text
 }
 
 fn hex(byte: u8) -> [u8; 2] {

@@ -7,5 +7,5 @@ mod rule;
 pub(crate) use compiled::micros;
 pub use compiled::{Algorithm, Limit};
 pub use quota::Quota;
-pub(crate) use rule::Cost;
 pub use rule::Rule;
+pub(crate) use rule::{Cost, When};

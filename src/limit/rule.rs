@@ -33,6 +33,25 @@ pub struct Rule {
     pub(crate) start: Start,
     pub(crate) key: Option<KeyBy>,
     pub(crate) cost: Cost,
+    pub(crate) when: When,
+}
+
+type Condition = dyn Fn(&Parts) -> bool + Send + Sync;
+
+/// Which requests a rule applies to.
+#[derive(Clone, Default)]
+pub(crate) struct When(Option<Arc<Condition>>);
+
+impl When {
+    pub(crate) fn holds(&self, head: &Parts) -> bool {
+        self.0.as_ref().is_none_or(|closure| closure(head))
+    }
+}
+
+impl fmt::Debug for When {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "by closure" } else { "always" })
+    }
 }
 
 /// What a request costs under a rule.
@@ -62,7 +81,15 @@ impl fmt::Debug for Cost {
 
 impl Rule {
     fn new(algorithm: Algorithm, name: &str, quota: Quota) -> Rule {
-        Rule { name: name.into(), algorithm, quota, start: Start::Aligned(0), key: None, cost: Cost::Fixed(1) }
+        Rule {
+            name: name.into(),
+            algorithm,
+            quota,
+            start: Start::Aligned(0),
+            key: None,
+            cost: Cost::Fixed(1),
+            when: When::default(),
+        }
     }
 
     /// At most the amount in each window; windows stand at multiples of their length since the Unix epoch.
@@ -103,8 +130,8 @@ impl Rule {
 
     /// Counts requests of one key together: [`key::ip()`](crate::key::ip), [`key::route()`](crate::key::route), or
     /// several joined by [`KeyBy::and`].
-    pub fn key(mut self, key: KeyBy) -> Rule {
-        self.key = Some(key);
+    pub fn key(mut self, key: impl Into<KeyBy>) -> Rule {
+        self.key = Some(key.into());
         self
     }
 
@@ -134,6 +161,23 @@ impl Rule {
         Fut: Future<Output = K> + Send + 'static,
     {
         self.key(KeyBy::new_async(closure))
+    }
+
+    /// Applies the rule only to requests for which the closure is true; said twice, both must be. It is asked before the key
+    /// is looked for, and not by [`Limiter::acquire`](crate::Limiter::acquire), which names the rules that apply.
+    ///
+    /// ```
+    /// use sluicegate::{key, Quota, Rule};
+    ///
+    /// Rule::sliding_log("logins", Quota::per_minute(5)).key(key::ip()).when(|req| req.uri.path() == "/login");
+    /// ```
+    pub fn when<F>(mut self, closure: F) -> Rule
+    where
+        F: Fn(&Parts) -> bool + Send + Sync + 'static,
+    {
+        let before = self.when;
+        self.when = When(Some(Arc::new(move |head| before.holds(head) && closure(head))));
+        self
     }
 
     /// What each request costs, 1 unless said otherwise.

@@ -86,7 +86,7 @@ impl LimiterBuilder {
             }
             let scope = Scope::new(&self.namespace, &rule.name);
             let Some(key) = rule.key else { continue };
-            rules.push(CheckedRule { index, name: rule.name, limit, scope, key, cost: rule.cost });
+            rules.push(CheckedRule { index, name: rule.name, limit, scope, key, cost: rule.cost, when: rule.when });
         }
         if let Some(observer) = &self.observer {
             self.store.observe(observer);

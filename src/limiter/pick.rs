@@ -30,7 +30,7 @@ impl Limiter {
             return None;
         }
         let mut picks = Picks::with_capacity(rules.len());
-        for rule in rules.iter() {
+        for rule in rules.iter().filter(|rule| rule.applies(head)) {
             if let Some(status) = add(&mut picks, rule, head, rule.key().find_now(head)?) {
                 return Some(Picked::Refuse(status));
             }
@@ -40,7 +40,7 @@ impl Limiter {
 
     pub(crate) async fn pick_later(&self, head: &Parts) -> Picked {
         let mut picks = Picks::new();
-        for rule in self.rules().iter() {
+        for rule in self.rules().iter().filter(|rule| rule.applies(head)) {
             let found = rule.key().find(head).await;
             if let Some(status) = add(&mut picks, rule, head, found) {
                 return Picked::Refuse(status);

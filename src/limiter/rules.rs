@@ -5,7 +5,7 @@ use http::request::Parts;
 use crate::{
     headers::Policies,
     key::KeyBy,
-    limit::{Cost, Limit},
+    limit::{Cost, Limit, When},
     store::Scope,
 };
 
@@ -24,6 +24,7 @@ pub(crate) struct CheckedRule {
     pub(super) scope: Scope,
     pub(super) key: KeyBy,
     pub(super) cost: Cost,
+    pub(super) when: When,
 }
 
 impl CheckedRule {
@@ -41,6 +42,10 @@ impl CheckedRule {
 
     pub(crate) fn scope(&self) -> &Scope {
         &self.scope
+    }
+
+    pub(super) fn applies(&self, head: &Parts) -> bool {
+        self.when.holds(head)
     }
 
     pub(super) fn key(&self) -> &KeyBy {

@@ -161,7 +161,7 @@ fn head(request: http::request::Builder) -> http::request::Parts {
     request.body(()).expect("a request").into_parts().0
 }
 
-async fn counted_by(key: KeyBy, request: http::request::Builder) -> Option<String> {
+async fn counted_by(key: impl Into<KeyBy>, request: http::request::Builder) -> Option<String> {
     // The key as the store sees it shows in how requests are counted together; here it is asked for directly.
     let rule = Rule::gcra("r", Quota::per_hour(1)).key(key);
     let limiter = Limiter::builder(MemoryStore::new()).rule(rule).build().expect("sound");
@@ -228,4 +228,78 @@ async fn a_route_is_its_pattern_without_the_query() {
         (ask("/users/1").await, ask("/users/2?x=1").await, ask("/items/1").await),
         ("9".into(), "8".into(), "9".into())
     );
+}
+
+#[tokio::test]
+async fn a_path_parameter_is_what_axum_extracts() {
+    let rule = Rule::fixed_window("tenant", Quota::per_hour(10)).key(key::path_param("tenant"));
+    let limiter = Limiter::builder(MemoryStore::new()).rule(rule).build().expect("sound");
+    let layer = RateLimitLayer::new(limiter.clone());
+    // What the layer counts by, and what axum extracts.
+    let show = async |params: axum::extract::RawPathParams, head: http::request::Parts| {
+        let Some(found) = key::path_param("tenant").find_now(&head) else { panic!("it need not wait") };
+        let extracted = params.iter().find(|(name, _)| *name == "tenant").map(|(_, value)| value.to_owned());
+        assert_eq!(found, extracted.clone().into_key(), "{}", head.uri);
+        extracted.unwrap_or_default()
+    };
+    let inner = Router::new().route("/{tenant}/items/{id}", get(show)).route("/rest/{*tenant}", get(show));
+    let app = Router::new()
+        .route("/t/{tenant}", get(show))
+        .route("/t/{tenant}/x", get(show))
+        .route("/a/{id}/b/{tenant}", get(show))
+        .route("/u_{tenant}/y", get(show))
+        .route("/{{literal}}/{tenant}", get(show))
+        .route("/none/{id}", get(show))
+        .nest("/n/{id}", inner.clone().layer(layer.clone()))
+        .nest("/m", Router::new().nest("/{id}/k", inner))
+        .layer(layer);
+    for (uri, expected) in [
+        ("/t/acme", "acme"),
+        ("/t/acme?tenant=other", "acme"),
+        ("/t/acme/x", "acme"),
+        ("/t/%61c%6De", "acme"),
+        ("/t/a%2Fb", "a/b"),
+        ("/t/%7Ba%7D", "{a}"),
+        ("/a/1/b/acme", "acme"),
+        ("/u_acme/y", "acme"),
+        ("/{literal}/acme", "acme"),
+        ("/none/1", ""),
+        ("/n/1/acme/items/2", "acme"),
+        ("/n/1/rest/a/b/c", "a/b/c"),
+        ("/m/1/k/acme/items/2", "acme"),
+    ] {
+        let response = crate::support::app::get(&app, uri).await;
+        assert_eq!(response.headers().contains_key("ratelimit"), !expected.is_empty(), "{uri}");
+        assert_eq!(text(response).await, expected, "{uri}");
+    }
+    // However it was written, it is one count.
+    let decision = limiter.peek([("tenant", "acme")]).await;
+    assert_eq!(decision.standing("tenant").map(|standing| standing.remaining()), Some(1));
+    for name in ["", "{tenant}", "a/b", "*rest"] {
+        let rule = Rule::gcra("r", Quota::per_second(1)).key(key::path_param(name));
+        assert_eq!(rule.check().expect_err(name).field(), "key");
+    }
+}
+
+/// Any bytes in any place: two extractors put together keep different requests apart, and write what a tuple would.
+#[test]
+fn composites_of_extractors_are_the_tuples_of_their_keys() {
+    let value = || prop::collection::vec((0x20..=0xff_u8).prop_filter("no header has it", |byte| *byte != 0x7f), 0..90);
+    let pair = || (value(), value());
+    let (name, other) = (key::header("a"), key::header("b"));
+    proptest!(ProptestConfig::with_cases(1_000), |(one in pair(), two in pair())| {
+        let of = |key: &KeyBy, (a, b): &(Vec<u8>, Vec<u8>)| {
+            let head = head(Request::builder().header("a", &a[..]).header("b", &b[..]));
+            let Some(Found::Key(key)) = key.find_now(&head) else { panic!("no key") };
+            key
+        };
+        let flat = name.clone().and(other.clone());
+        let nested = flat.clone().and(flat.clone());
+        for key in [&flat, &nested] {
+            prop_assert_eq!(of(key, &one) == of(key, &two), one == two);
+        }
+        prop_assert_eq!(Found::Key(of(&flat, &one)), one.clone().into_key());
+        prop_assert_eq!(Found::Key(of(&nested, &one)), (one.clone(), one.clone()).into_key());
+        prop_assert!(of(&nested, &one).as_bytes().len() <= 200);
+    });
 }

@@ -4,8 +4,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 #![allow(missing_docs, missing_debug_implementations, unreachable_pub)]
 
+mod addresses;
+mod applies;
 mod build_errors;
 mod cors;
+mod credentials;
 mod edge;
 mod exact_time;
 mod grpc;

@@ -29,7 +29,7 @@ use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::{
     app::{ask, field, get as fetch, serve, text},
-    logs::Logs,
+    log::Log,
     server::free_port,
     stores::BEGIN,
 };
@@ -315,8 +315,7 @@ async fn a_body_of_ones_own_passes_frame_by_frame() {
 /// It cannot become an error of the service.
 #[tokio::test]
 async fn a_body_that_fails_ends_and_is_logged() {
-    let logs = Logs::default();
-    let _guard = logs.watch();
+    let (logs, _guard) = Log::begin();
     let body = odd("one", "").await.collect().await.expect("infallible");
     assert!(body.trailers().is_none());
     assert_eq!(body.to_bytes(), "one");

@@ -2,7 +2,7 @@
 
 pub mod app;
 pub mod echo;
-pub mod logs;
+pub mod log;
 pub mod proxy;
 pub mod server;
 pub mod stores;
