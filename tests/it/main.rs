@@ -11,6 +11,7 @@ mod cors;
 mod credentials;
 mod edge;
 mod exact_time;
+mod forged;
 mod grpc;
 mod headers;
 mod house;
