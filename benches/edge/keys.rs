@@ -3,13 +3,15 @@
 use std::{hint::black_box, net::SocketAddr};
 
 use http::{Request, request::Parts};
-use sluicegate::key::{self, KeyBy, TrustedProxies};
+use sluicegate::key::{self, Found, KeyBy, TrustedProxies};
 
 use crate::table::Row;
 
 pub fn rows() -> [Row; 1] {
     let ip = key::ip().behind(TrustedProxies::cidrs(["10.0.0.0/8", "198.51.100.0/24", "2001:db8::/32"]));
     let (head, key) = (head(), ip.and(key::header("x-tenant")));
+    let Some(Found::Key(found)) = key.find_now(&head) else { panic!("no key") };
+    assert_eq!(found.as_bytes(), b"v4:203.0.113.7,acme");
     [Row {
         name: "address behind proxies and tenant, as one key",
         most_allocations: 2,

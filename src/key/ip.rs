@@ -31,7 +31,7 @@ use super::{KeyBy, compose::Miss, proxies::TrustedProxies};
 /// An IPv4 address inside IPv6 counts as IPv4; IPv6 addresses count together by /64, the smallest block a customer gets. The
 /// key's text comes from the address, never from a header's text: `v4:192.0.2.1`, `v6:2001:db8:1:2::/64`.
 pub fn ip() -> Ip {
-    Ip { proxies: None, prefix: 64, peer: PeerBy(Arc::new(peer)) }
+    Ip { proxies: None, prefix: 64, peer: PeerBy(Arc::new(peer)), told: Arc::default() }
 }
 
 /// A key by address, made by [`ip()`].
@@ -41,6 +41,8 @@ pub struct Ip {
     proxies: Option<TrustedProxies>,
     prefix: u32,
     peer: PeerBy,
+    /// Whether a missing peer was told of; clones in several rules tell of it once.
+    told: Arc<AtomicBool>,
 }
 
 type Finds = dyn Fn(&Parts) -> Option<IpAddr> + Send + Sync;
@@ -100,7 +102,6 @@ impl From<Ip> for KeyBy {
         if !(32..=128).contains(&ip.prefix) {
             return KeyBy::wrong(format!("an IPv6 prefix of {} bits groups nothing; give 32 to 128", ip.prefix));
         }
-        let told = AtomicBool::new(false);
         KeyBy::writer(move |head, text| {
             let peer = (ip.peer.0)(head).map(|address| address.to_canonical());
             let address = match &ip.proxies {
@@ -113,7 +114,7 @@ impl From<Ip> for KeyBy {
                     Ok(())
                 }
                 None => {
-                    if peer.is_none() && !told.swap(true, Ordering::Relaxed) {
+                    if peer.is_none() && !ip.told.swap(true, Ordering::Relaxed) {
                         tell();
                     }
                     Err(Miss::Absent)

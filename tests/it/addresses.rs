@@ -181,6 +181,7 @@ fn forwarded_is_read_as_its_rfc_says() {
         (&["for=6.6.6.6, for=203.0.113.7 , for=10.0.0.3;host=\"a,b;for=1.2.3.4\""], "v4:203.0.113.7"),
         (&["for=6.6.6.6", "for=203.0.113.7", "for=10.0.0.3"], "v4:203.0.113.7"),
         (&["for=203.0.113.7;host=\"a\\\",for=1.2.3.4\", for=10.0.0.3"], "v4:203.0.113.7"),
+        (&["for=6.6.6.6, for=203.0.113.7;host=\"a\\\"b\", for=10.0.0.3"], "v4:203.0.113.7"),
         // An open quote swallows nothing that stands behind it.
         (&["for=\", for=203.0.113.7"], "v4:203.0.113.7"),
         (&["for=\"\\, for=203.0.113.7, for=10.0.0.3"], "v4:203.0.113.7"),
@@ -369,9 +370,10 @@ fn what_cannot_be_is_said_when_the_limiter_is_built() {
 
 #[test]
 fn a_missing_peer_is_said_once_with_the_line_that_helps() {
-    let key = KeyBy::from(key::ip());
+    let ip = key::ip();
     let log = logged(|| {
-        for _ in 0..3 {
+        for key in [KeyBy::from(ip.clone()), ip.clone().and(key::method()), ip.behind(cidrs()).into()] {
+            assert_eq!(key.find_now(&head(None, &[])), Some(Found::Absent));
             assert_eq!(key.find_now(&head(None, &[])), Some(Found::Absent));
         }
     });

@@ -69,6 +69,8 @@ fn an_api_key_stands_once() {
     assert_eq!(of(&[("x-key", b"abc"), ("x-key", b"abc")]), BAD_REQUEST);
     let long = vec![b'k'; 64 * 1024];
     assert_eq!(of(&[("x-key", &long)]), secret(&long));
+    let Found::Key(plain) = found(key::header("x-key"), &[("x-key", &long)]) else { panic!("no key") };
+    assert_eq!(plain.as_bytes().len(), 33);
 }
 
 #[test]
