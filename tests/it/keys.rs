@@ -208,7 +208,19 @@ async fn extractors_find_what_they_say() {
     assert!(counted_by(key::ip(), request()).await.is_none());
     let with_peer = request().extension("192.0.2.1:1".parse::<SocketAddr>().expect("an address"));
     assert!(counted_by(key::ip(), with_peer).await.is_some());
+    let texts: [(KeyBy, &[u8]); 6] = [
+        (key::header("X-Tenant"), b"acme"),
+        (key::method(), b"PUT"),
+        (key::path(), b"/users/7"),
+        (key::global(), b"all"),
+        (key::method().and(key::path()).and(key::header("x-tenant")), b"(PUT,/users/7),acme"),
+        (key::header("x-absent").or(key::method()), b"|PUT"),
+    ];
+    for (key, expected) in texts {
+        assert_eq!(key.find_now(&head(request())).map(of), Some(expected.to_vec()));
+    }
     let waiting = key::header("x-tenant").and(KeyBy::new_async(async |req| req.method.clone()));
+    assert_eq!(waiting.find_now(&head(request())), None);
     assert!(counted_by(waiting, request()).await.is_some());
 }
 
