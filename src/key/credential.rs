@@ -26,8 +26,8 @@ where
     })
 }
 
-/// The value of a cookie, hashed: without quotes, percent-decoded, and the last where several have the name, which is how the
-/// `cookie` crate reads them. There is no key where it is missing or empty.
+/// The value of a cookie, hashed: without quotes, percent-decoded, and the last where several have the name. There is no key
+/// where it is missing or empty.
 pub fn cookie(name: &str) -> Credential {
     let is_token = |byte: u8| byte.is_ascii_graphic() && !b"()<>@,;:\\\"/[]?={}".contains(&byte);
     Credential::new(if !name.is_empty() && name.bytes().all(is_token) {
