@@ -15,7 +15,7 @@ use crate::{
     body::ResponseBody,
     decision::Decision,
     edge::Edge,
-    headers,
+    headers::Noted,
     refusal::{Refusal, RefusalBody},
 };
 
@@ -44,8 +44,8 @@ pin_project! {
         /// The store is asked; the service waits in readiness. Behind a pointer, as is a refusal, so that the future of a
         /// request that waits for neither is small: it is moved several times.
         Deciding { waiting: Option<Box<Waiting<S, B>>> },
-        /// The service is at work. No decision: it passes unlimited.
-        Running { #[pin] inner: F, decision: Option<Decision>, nested: bool },
+        /// The service is at work. Nothing noted: its response is left as it is.
+        Running { #[pin] inner: F, noted: Option<(Decision, Noted, Arc<Edge>)> },
         Refused { response: Option<Box<Response<RefusalBody>>> },
     }
 }
@@ -60,7 +60,7 @@ struct Waiting<S, B> {
 
 impl<S, F, B> ResponseFuture<S, F, B> {
     pub(crate) fn unlimited(inner: F) -> Self {
-        ResponseFuture { state: State::Running { inner, decision: None, nested: false } }
+        ResponseFuture { state: State::Running { inner, noted: None } }
     }
 
     pub(crate) fn deciding(deciding: Deciding, service: S, body: B, head: Option<Parts>, edge: Arc<Edge>) -> Self {
@@ -68,7 +68,7 @@ impl<S, F, B> ResponseFuture<S, F, B> {
         ResponseFuture { state: State::Deciding { waiting } }
     }
 
-    pub(crate) fn ruled(ruling: Ruling, head: Parts, body: B, service: &mut S, edge: &Edge) -> Self
+    pub(crate) fn ruled(ruling: Ruling, head: Parts, body: B, service: &mut S, edge: &Arc<Edge>) -> Self
     where
         S: Service<Request<B>, Future = F>,
     {
@@ -81,7 +81,7 @@ impl<S, F, B> ResponseFuture<S, F, B> {
 }
 
 /// Calls the service, or answers in its place.
-fn follow<S, B>(ruling: Ruling, mut head: Parts, body: B, service: &mut S, edge: &Edge) -> State<S, S::Future, B>
+fn follow<S, B>(ruling: Ruling, mut head: Parts, body: B, service: &mut S, edge: &Arc<Edge>) -> State<S, S::Future, B>
 where
     S: Service<Request<B>>,
 {
@@ -95,12 +95,11 @@ where
     let Ruling::Decided(decision) = ruling else {
         return State::Refused { response: None };
     };
-    let outer = head.extensions.remove::<Decision>();
-    let nested = outer.is_some();
-    let decision = decision.within(outer);
+    let noted = edge.headers.note(&decision, &head);
+    let decision = decision.within(head.extensions.remove::<Decision>());
     head.extensions.insert(decision.clone());
     let inner = service.call(Request::from_parts(head, body));
-    State::Running { inner, decision: Some(decision), nested }
+    State::Running { inner, noted: noted.map(|noted| (decision, noted, Arc::clone(edge))) }
 }
 
 impl<S, B, R> Future for ResponseFuture<S, S::Future, B>
@@ -123,10 +122,10 @@ where
                     let Some(head) = given.or(head) else { return Poll::Pending };
                     follow(ruling, head, body, &mut service, &edge)
                 }
-                StateProj::Running { inner, decision, nested } => {
+                StateProj::Running { inner, noted } => {
                     let mut response = ready!(inner.poll(cx))?;
-                    if let Some(decision) = decision {
-                        headers::write(decision, *nested, &mut response);
+                    if let Some((decision, noted, edge)) = noted {
+                        edge.headers.write_noted(decision, noted, None, &mut response);
                     }
                     return Poll::Ready(Ok(response.map(ResponseBody::inner)));
                 }

@@ -7,6 +7,7 @@ use tower::Layer;
 
 use crate::{
     edge::Edge,
+    headers::Headers,
     limiter::Limiter,
     refusal::{Format, OnRefused, Refusal, Settings},
     service::RateLimit,
@@ -74,6 +75,29 @@ impl RateLimitLayer {
     /// otherwise. A browser sends them before the request proper, without credentials, and refusing one breaks the request.
     pub fn skip_preflight(mut self, skip: bool) -> RateLimitLayer {
         Arc::make_mut(&mut self.edge).skip_preflight = skip;
+        self
+    }
+
+    /// Which quota fields responses carry: [`Headers::default`] unless said otherwise.
+    ///
+    /// ```
+    /// # use sluicegate::Limiter;
+    /// use sluicegate::{Headers, RateLimitLayer};
+    ///
+    /// # fn layer(limiter: Limiter) -> RateLimitLayer {
+    /// RateLimitLayer::new(limiter).headers(Headers::none())
+    /// # }
+    /// ```
+    pub fn headers(mut self, headers: Headers) -> RateLimitLayer {
+        headers.check(&self.limiter);
+        Arc::make_mut(&mut self.edge).headers = headers;
+        self
+    }
+
+    /// Whether up to a tenth, at least one and at most five seconds are added to `Retry-After` at random, so that those who
+    /// were refused together do not come back together; they are unless said otherwise. Nothing is ever taken away.
+    pub fn jitter(mut self, jitter: bool) -> RateLimitLayer {
+        Arc::make_mut(&mut self.edge).jitter = jitter;
         self
     }
 

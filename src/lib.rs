@@ -31,6 +31,7 @@
 //! | the client's address behind proxies | [`key::TrustedProxies`], the page on [proxies](guide::proxies) |
 //! | the layer, and where it goes among others | [`RateLimitLayer`], the page on [ordering](guide::ordering) |
 //! | what refused requests get, gRPC calls too | [`refusal`], [`RateLimitLayer::on_refused`] |
+//! | quota fields, and what clients do with them | [`Headers`], the page on [headers](guide::headers) |
 //! | Redis or Valkey, deadlines, failures | [`RedisStore`], the page on [Redis](guide::redis) |
 //! | the decision in a handler | [`Decision`], an axum extractor and a request extension |
 //! | limits without HTTP: jobs, sockets, queues | [`Limiter::acquire`], [`Limiter::peek`], [`Limiter::reset`] |
@@ -70,6 +71,7 @@ pub use cors::{EXPOSED_GRPC_HEADERS, EXPOSED_HEADERS};
 pub use decision::{Decision, Standing};
 pub use error::{BuildError, StoreError, StoreErrorKind};
 pub use future::ResponseFuture;
+pub use headers::{Headers, HeadersBuilder};
 pub use layer::{OnFailure, RateLimitLayer};
 pub use limit::{Algorithm, Limit, Quota, Rule};
 pub use limiter::{Call, Limiter, LimiterBuilder};
@@ -86,6 +88,9 @@ pub mod guide {
 
     #[doc = include_str!("docs/architecture.md")]
     pub mod architecture {}
+
+    #[doc = include_str!("docs/headers.md")]
+    pub mod headers {}
 
     #[doc = include_str!("docs/ordering.md")]
     pub mod ordering {}

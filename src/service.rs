@@ -83,7 +83,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
         if self.passes(&head) {
             return ResponseFuture::unlimited(self.inner.call(Request::from_parts(head, body)));
         }
@@ -92,11 +92,12 @@ where
             Some(Picked::Refuse(status)) => return self.follow(Ruling::KeyRefused(status), head, body),
             // A key closure must wait, and looks at the head meanwhile.
             None => {
-                let limiter = self.limiter.clone();
+                let (limiter, edge) = (self.limiter.clone(), Arc::clone(&self.edge));
                 let deciding = Box::pin(async move {
                     let ruling = match limiter.pick_later(&head).await {
                         Picked::Refuse(status) => Ruling::KeyRefused(status),
                         Picked::Rules(picks) => {
+                            edge.headers.keep_partitions(&picks, &mut head);
                             Ruling::Decided(match limiter.decide_now(picks.iter(), Purpose::Spend) {
                                 Some(decision) => decision,
                                 None => limiter.decide(picks.iter(), Purpose::Spend).await,
@@ -108,6 +109,7 @@ where
                 return ResponseFuture::deciding(deciding, self.take_ready(), body, None, Arc::clone(&self.edge));
             }
         };
+        self.edge.headers.keep_partitions(&picks, &mut head);
         if let Some(decision) = self.limiter.decide_now(picks.iter(), Purpose::Spend) {
             return self.follow(Ruling::Decided(decision), head, body);
         }

@@ -12,6 +12,7 @@
     unreachable_pub
 )]
 
+mod headers;
 mod keys;
 mod table;
 
@@ -21,6 +22,6 @@ fn main() {
     if !std::env::args().any(|arg| arg == "--bench") {
         return println!("Nothing to test here; `cargo bench --bench edge` measures.");
     }
-    let rows: Vec<Row> = keys::rows().into_iter().collect();
+    let rows: Vec<Row> = keys::rows().into_iter().chain(headers::rows()).collect();
     table::print(rows);
 }

@@ -1,98 +1,92 @@
-//! `RateLimit-Policy` and `RateLimit` as drafts 8 to 11 of draft-ietf-httpapi-ratelimit-headers have them.
+//! The list fields of draft-ietf-httpapi-ratelimit-headers: `RateLimit-Policy` and `RateLimit` as drafts 8 to 11 have them, and
+//! the `RateLimit-Policy` of drafts 6 and 7. Several lines of a list field are one list.
 
-use std::time::Duration;
+use http::{HeaderMap, HeaderValue};
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use super::{
+    Snapshot,
+    family::Lists,
+    moments::ceil_seconds,
+    names::{POLICY, RATELIMIT},
+    policies::{Policy, join_older},
+    text::{Text, value},
+};
+use crate::decision::{Decision, Standing};
 
-use super::{Field, LARGEST, ceil_seconds, push_escaped};
-use crate::{decision::Decision, limit::Limit};
-
-const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
-
-/// What the fields say of each rule whatever the request, written once.
-#[derive(Debug)]
-pub(crate) struct Policies {
-    /// `"name"`, quoted and escaped.
-    names: Box<[String]>,
-    /// `"name";q=100;w=60`.
-    items: Box<[String]>,
-    /// All of them, for the requests that every rule applies to.
-    all: Option<HeaderValue>,
-    /// The capacities, for the fields that show one number.
-    capacities: Box<[HeaderValue]>,
+pub(super) fn write(lists: Lists, snapshot: &Snapshot<'_>, headers: &mut HeaderMap) {
+    let decision = snapshot.decision;
+    let policy = match lists {
+        Lists::Named => named(snapshot),
+        Lists::Older => older(decision),
+    };
+    if let Some(policy) = policy {
+        // A full map leaves the field out.
+        let _ = headers.try_append(POLICY, policy);
+    }
+    if lists == Lists::Named
+        && let Some(standings) = standings(snapshot)
+    {
+        let _ = headers.try_append(RATELIMIT, standings);
+    }
 }
 
-impl Policies {
-    pub(crate) fn new<'a>(rules: impl Iterator<Item = (&'a str, &'a Limit)>) -> Policies {
-        let mut capacities = Vec::new();
-        let (names, items): (Vec<_>, Vec<_>) = rules
-            .map(|(name, limit)| {
-                capacities.push(limit.quota().capacity().into());
-                let mut quoted = String::from("\"");
-                push_escaped(&mut quoted, name);
-                quoted.push('"');
-                let item = quoted.clone() + &quota(limit);
-                (quoted, item)
-            })
-            .unzip();
-        let all = HeaderValue::try_from(items.join(", ")).ok();
-        Policies { names: names.into(), items: items.into(), all, capacities: capacities.into() }
+/// `"per-user";q=20;w=12, "per-ip";q=1000;w=60`.
+fn named(snapshot: &Snapshot<'_>) -> Option<HeaderValue> {
+    let policies = snapshot.decision.rules().policies();
+    let partitions = snapshot.noted.partitions.as_ref();
+    if partitions.is_none() && snapshot.decision.applied().len() == policies.len() {
+        return policies.all_named();
     }
-
-    fn name(&self, rule: u16) -> &str {
-        self.names.get(usize::from(rule)).map_or("", String::as_str)
-    }
-
-    pub(super) fn capacity(&self, rule: u16) -> Option<HeaderValue> {
-        self.capacities.get(usize::from(rule)).cloned()
-    }
-
-    fn value(&self, decision: &Decision) -> Option<HeaderValue> {
-        let lines = decision.applied();
-        if lines.len() == self.items.len() {
-            return self.all.clone();
+    let mut text = Text::new();
+    for applied in snapshot.decision.applied() {
+        let Some(policy) = policies.get(applied.rule()) else { continue };
+        if !text.is_empty() {
+            text.text(", ");
         }
-        let items = lines.iter().filter_map(|line| self.items.get(usize::from(line.rule())).map(String::as_str));
-        HeaderValue::try_from(items.collect::<Vec<_>>().join(", ")).ok()
+        text.text(&policy.named);
+        if let Some(partitions) = partitions {
+            partitions.write(applied.rule(), &mut text);
+        }
     }
+    text.value().filter(|value| !value.is_empty())
 }
 
-/// `;q=100;w=60`. A window of a part of a second is told as whole seconds where it divides one, and else left out.
-fn quota(limit: &Limit) -> String {
-    let capacity = limit.quota().capacity();
-    let period = limit.period();
-    let second = Duration::from_secs(1);
-    if period >= second {
-        return format!(";q={};w={}", capacity.min(LARGEST), ceil_seconds(period));
-    }
-    let (whole, part) =
-        (second.as_micros() / period.as_micros().max(1), second.as_micros() % period.as_micros().max(1));
-    match u64::try_from(whole) {
-        Ok(times) if part == 0 => format!(";q={};w=1", capacity.saturating_mul(times).min(LARGEST)),
-        _ => format!(";q={}", capacity.min(LARGEST)),
-    }
-}
-
-pub(super) fn write(decision: &Decision, headers: &mut HeaderMap) {
+/// `20;w=12, 1000;w=60`.
+fn older(decision: &Decision) -> Option<HeaderValue> {
     let policies = decision.rules().policies();
-    if let Some(value) = policies.value(decision) {
-        headers.append(POLICY, value);
+    if decision.applied().len() == policies.len() {
+        return policies.all_older();
     }
-    let mut field = Field::new();
-    for (place, (line, standing)) in decision.applied().iter().zip(decision.standings()).enumerate() {
-        if place > 0 {
-            field.text(", ");
+    let applied: Vec<&Policy> = decision.applied().iter().filter_map(|applied| policies.get(applied.rule())).collect();
+    HeaderValue::try_from(join_older(applied.into_iter())).ok().filter(|value| !value.is_empty())
+}
+
+/// `"per-user";r=0;t=1, "per-ip";r=871;t=36`.
+fn standings(snapshot: &Snapshot<'_>) -> Option<HeaderValue> {
+    let policies = snapshot.decision.rules().policies();
+    value(|text| {
+        for standing in snapshot.decision.standings() {
+            let Some(policy) = policies.get(standing.index()) else { continue };
+            if !text.is_empty() {
+                text.text(", ");
+            }
+            text.text(&policy.remaining);
+            text.number(standing.remaining());
+            text.text(";t=");
+            text.number(more_after(&standing, snapshot));
+            if let Some(partitions) = &snapshot.noted.partitions {
+                partitions.write(standing.index(), text);
+            }
         }
-        field.text(policies.name(line.rule()));
-        field.text(";r=");
-        field.number(standing.remaining());
-        field.text(";t=");
-        // Quota comes back by the time this request would fit, whatever the algorithm's own bound is.
-        let next = standing.limit().next_unit_after(standing.remaining(), standing.reset_after());
-        field.number(ceil_seconds(standing.retry_after().map_or(next, |wait| next.min(wait))));
-    }
-    if let Some(value) = field.value() {
-        headers.append(RATELIMIT, value);
-    }
+    })
+    .filter(|value| !value.is_empty())
+}
+
+/// Seconds until there is more to spend: the end of a fixed window, the leaving of a log's oldest entry, a bucket's next unit. A
+/// sliding counter may have more earlier.
+fn more_after(standing: &Standing<'_>, snapshot: &Snapshot<'_>) -> u64 {
+    let next = standing.limit().next_unit_after(standing.remaining(), standing.reset_after());
+    // There is more by the time this request would fit, whatever the algorithm's own bound is.
+    let next = standing.retry_after().map_or(next, |wait| next.min(wait));
+    ceil_seconds(next.min(snapshot.cap))
 }

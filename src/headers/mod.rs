@@ -1,72 +1,270 @@
 //! Quota fields: one decision in, response headers out.
 //!
-//! Two families, both on every response of a limited route: `X-RateLimit-Limit`, `-Remaining` and `-Reset` (Unix seconds) for
-//! the tightest rule, which is what most clients read; and the IETF draft's `RateLimit-Policy` and `RateLimit` for every
-//! rule. `Retry-After` joins them on refusals.
+//! A *family* is what one preset writes. List fields (the IETF draft's) are added to those of limiters further in. Of
+//! single-valued families a response carries the tighter standing, all fields of a family together, and a family that a
+//! handler has set, if only in part, stays as it is.
 
+mod build;
+mod family;
 mod ietf;
-mod x_ratelimit;
+mod moments;
+mod names;
+mod partition;
+mod policies;
+mod retry_after;
+mod show;
+mod text;
 
-use std::time::Duration;
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
-use http::{HeaderValue, Response};
-use smallvec::SmallVec;
+use http::{HeaderName, Response, StatusCode, request::Parts};
 
-pub(crate) use ietf::Policies;
+pub use build::HeadersBuilder;
+use family::Family;
+use partition::{Partitions, Secret};
+pub(crate) use policies::Policies;
+pub(crate) use retry_after::retry_after;
+pub(crate) use text::push_escaped;
 
-use crate::decision::Decision;
+use crate::{
+    decision::{Decision, Standing},
+    limiter::{Limiter, Pick},
+};
 
-/// Writes the fields of `decision`. List fields are added to those of limiters further in; single-valued fields keep the
-/// tighter standing, and what a handler set itself. `nested`: there is a limiter further out.
-pub(crate) fn write<B>(decision: &Decision, nested: bool, response: &mut Response<B>) {
-    if decision.applied().is_empty() {
-        return;
-    }
-    response.headers_mut().reserve(5);
-    ietf::write(decision, response.headers_mut());
-    x_ratelimit::write(decision, nested, response);
+type Hides = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
+
+/// Which quota fields responses carry.
+///
+/// Without a word these are [`x_ratelimit`](HeadersBuilder::x_ratelimit), which most clients and people read, and
+/// [`ietf`](HeadersBuilder::ietf), which is to become the standard. Others are put together by a builder:
+///
+/// ```
+/// use sluicegate::{Headers, Limiter, RateLimitLayer};
+///
+/// # fn layer(limiter: Limiter) -> Result<RateLimitLayer, sluicegate::BuildError> {
+/// let headers = Headers::builder().github().ietf().only_below(0.2).build()?;
+/// Ok(RateLimitLayer::new(limiter).headers(headers))
+/// # }
+/// ```
+///
+/// `Retry-After` is on every refusal that waiting helps, whatever is chosen here. What clients do with each field is in the
+/// [guide](crate::guide::headers).
+#[derive(Clone)]
+pub struct Headers {
+    families: Vec<Arc<Family>>,
+    /// How many fields there may be, to make room for them once.
+    most: usize,
+    /// Whether a family shows a time of day.
+    tells_time: bool,
+    retry_after_ms: bool,
+    only_below: Option<f64>,
+    on_redirects: bool,
+    hide_when: Option<Hides>,
+    partition: Option<Secret>,
+    cap: Duration,
 }
 
-/// The seconds of `Retry-After`: rounded up, at least one. `None` when no wait helps.
-pub(crate) fn retry_after(decision: &Decision) -> Option<u64> {
-    decision.retry_after().map(|wait| ceil_seconds(wait).max(1))
-}
-
-fn ceil_seconds(duration: Duration) -> u64 {
-    duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
-}
-
-/// The largest Integer of a structured field.
-const LARGEST: u64 = 999_999_999_999_999;
-
-/// Text that becomes a header value: gathered on the stack, so that the value takes one allocation of its size.
-struct Field(SmallVec<[u8; 128]>);
-
-impl Field {
-    fn new() -> Field {
-        Field(SmallVec::new())
+impl Headers {
+    /// Begins with no family at all.
+    pub fn builder() -> HeadersBuilder {
+        HeadersBuilder::new()
     }
 
-    fn text(&mut self, text: &str) {
-        self.0.extend_from_slice(text.as_bytes());
+    /// No quota fields. Refusals still say when to come back.
+    pub fn none() -> Headers {
+        Headers::of(Vec::new())
     }
 
-    fn number(&mut self, number: u64) {
-        self.text(itoa::Buffer::new().format(number.min(LARGEST)));
-    }
-
-    /// Only printable ASCII is written, which every header value may hold.
-    fn value(&self) -> Option<HeaderValue> {
-        HeaderValue::from_bytes(&self.0).ok()
-    }
-}
-
-/// Quotes and backslashes escaped, as structured-field strings and JSON both have it. Rule names are printable ASCII.
-pub(crate) fn push_escaped(text: &mut String, name: &str) {
-    for letter in name.chars() {
-        if matches!(letter, '"' | '\\') {
-            text.push('\\');
+    fn of(families: Vec<Arc<Family>>) -> Headers {
+        let names = families.iter().flat_map(|family| family.names());
+        let tells_time = families.iter().any(|family| family.tells_time());
+        Headers {
+            most: names.count(),
+            tells_time,
+            families,
+            retry_after_ms: false,
+            only_below: None,
+            on_redirects: true,
+            hide_when: None,
+            partition: None,
+            cap: retry_after::LONGEST,
         }
-        text.push(letter);
+    }
+
+    /// The names of every field that a response may carry, `Retry-After` among them: what a browser must be allowed to read.
+    ///
+    /// ```
+    /// use sluicegate::Headers;
+    ///
+    /// assert!(Headers::default().names().any(|name| name == "ratelimit-policy"));
+    /// ```
+    pub fn names(&self) -> impl Iterator<Item = HeaderName> + '_ {
+        let always = std::iter::once(names::RETRY_AFTER);
+        let milliseconds = self.retry_after_ms.then_some(names::RETRY_AFTER_MS);
+        always.chain(milliseconds).chain(self.families.iter().flat_map(|family| family.names()))
+    }
+
+    /// The longest wait or reset that is told.
+    pub(crate) fn cap(&self) -> Duration {
+        self.cap
+    }
+
+    /// Says so if a family is to show a rule that is not there.
+    pub(crate) fn check(&self, limiter: &Limiter) {
+        for rule in self.families.iter().filter_map(|family| family.rule()) {
+            if !limiter.rules().has(rule) {
+                tracing::warn!("headers are to show the rule {rule:?}, but the limiter has {}", limiter.rules());
+            }
+        }
+    }
+
+    /// Keeps what the partition keys are made of, which a decision no longer has.
+    #[inline]
+    pub(crate) fn keep_partitions(&self, picks: &[Pick], head: &mut Parts) {
+        if let Some(secret) = &self.partition {
+            head.extensions.insert(Partitions::new(secret, picks));
+        }
+    }
+
+    /// Writes the quota fields of a decision that was made without a layer: by a [`Limiter`] that a handler asked. Partition
+    /// keys and `Retry-After` are not among them.
+    ///
+    /// ```
+    /// use axum::response::{IntoResponse, Response};
+    /// use sluicegate::{Headers, Limiter};
+    ///
+    /// async fn upload(limiter: Limiter, headers: Headers) -> Response {
+    ///     let decision = limiter.acquire([("uploads", "alice")]).await;
+    ///     let mut response = "done".into_response();
+    ///     headers.write(&decision, &mut response);
+    ///     response
+    /// }
+    /// ```
+    pub fn write<B>(&self, decision: &Decision, response: &mut Response<B>) {
+        if self.speaks_of(decision) {
+            let noted = Noted { now: self.now(), nested: false, partitions: None };
+            let seconds = decision.retry_after().map(|wait| retry_after(wait, self.cap, false));
+            self.write_noted(decision, &noted, seconds, response);
+        }
+    }
+
+    /// What must be noted before the service is called; `None` when there is nothing to write.
+    pub(crate) fn note(&self, decision: &Decision, head: &Parts) -> Option<Noted> {
+        if !self.speaks_of(decision) || self.hide_when.as_ref().is_some_and(|hides| hides(head)) {
+            return None;
+        }
+        let partitions = self.partition.as_ref().and_then(|_| head.extensions.get::<Partitions>().cloned());
+        let nested = head.extensions.get::<Decision>().is_some();
+        Some(Noted { now: self.now(), nested, partitions })
+    }
+
+    fn speaks_of(&self, decision: &Decision) -> bool {
+        let low = |share| decision.tightest().is_some_and(|standing| is_below(&standing, share));
+        !self.families.is_empty()
+            && !decision.applied().is_empty()
+            && self.only_below.is_none_or(|share| decision.is_refused() || low(share))
+    }
+
+    /// Since the Unix epoch, if that matters.
+    fn now(&self) -> Duration {
+        let now = self.tells_time.then(|| SystemTime::now().duration_since(UNIX_EPOCH).ok());
+        now.flatten().unwrap_or_default()
+    }
+
+    /// `retry_after`: the seconds that a refusal tells.
+    pub(crate) fn write_noted<B>(
+        &self,
+        decision: &Decision,
+        noted: &Noted,
+        retry_after: Option<u64>,
+        response: &mut Response<B>,
+    ) {
+        let status = response.status();
+        if status.is_informational() || (!self.on_redirects && is_redirect(status)) {
+            return;
+        }
+        let snapshot = Snapshot { decision, tightest: decision.tightest(), noted, retry_after, cap: self.cap };
+        // A response has room for thousands of fields; where it is full, these are left out.
+        if response.headers_mut().try_reserve(self.most).is_ok() {
+            self.families.iter().for_each(|family| family.write(&snapshot, response));
+        }
+    }
+
+    /// Writes what a refusal says about waiting, and the fields of its decision. What is there already stays.
+    pub(crate) fn refuse<B>(
+        &self,
+        decision: Option<&Decision>,
+        head: &Parts,
+        retry_after: Option<u64>,
+        response: &mut Response<B>,
+    ) {
+        if let Some(seconds) = retry_after {
+            response.headers_mut().entry(names::RETRY_AFTER).or_insert_with(|| seconds.into());
+            if self.retry_after_ms {
+                let wait = decision.and_then(Decision::retry_after);
+                let millis = retry_after::millis(wait, seconds, self.cap);
+                response.headers_mut().entry(names::RETRY_AFTER_MS).or_insert_with(|| millis.into());
+            }
+        }
+        if let Some(decision) = decision
+            && let Some(noted) = self.note(decision, head)
+        {
+            self.write_noted(decision, &noted, retry_after, response);
+        }
+    }
+}
+
+/// What is known of a request before its service is called, and needed after it.
+#[derive(Clone, Debug)]
+pub(crate) struct Noted {
+    /// Since the Unix epoch, when the request was decided over.
+    now: Duration,
+    /// Whether there is a limiter further out.
+    nested: bool,
+    partitions: Option<Partitions>,
+}
+
+/// What every field of one response is written from.
+struct Snapshot<'a> {
+    decision: &'a Decision,
+    tightest: Option<Standing<'a>>,
+    noted: &'a Noted,
+    retry_after: Option<u64>,
+    cap: Duration,
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn is_below(standing: &Standing<'_>, share: f64) -> bool {
+    (standing.remaining() as f64) < share * standing.limit().quota().capacity() as f64
+}
+
+/// Of the 3xx, 304 sends nobody anywhere.
+fn is_redirect(status: StatusCode) -> bool {
+    status.is_redirection() && status != StatusCode::NOT_MODIFIED
+}
+
+/// [`x_ratelimit`](HeadersBuilder::x_ratelimit) and [`ietf`](HeadersBuilder::ietf).
+impl Default for Headers {
+    fn default() -> Headers {
+        Headers::of(vec![Arc::new(Family::ietf()), Arc::new(Family::x_ratelimit())])
+    }
+}
+
+impl fmt::Debug for Headers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let presets = self.families.iter().map(|family| family.preset());
+        f.debug_struct("Headers")
+            .field("families", &presets.collect::<Vec<_>>())
+            .field("retry_after_ms", &self.retry_after_ms)
+            .field("only_below", &self.only_below)
+            .field("on_redirects", &self.on_redirects)
+            .field("hides", &self.hide_when.is_some())
+            .field("partition_key", &self.partition.is_some())
+            .field("cap", &self.cap)
+            .finish()
     }
 }

@@ -87,6 +87,10 @@ impl Rules {
         self.rules.iter().find(|rule| rule.name.len() == name.len() && rule.name.bytes().eq(name.bytes()))
     }
 
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.named(name).is_some()
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &CheckedRule> {
         self.rules.iter()
     }

@@ -66,7 +66,6 @@ pub(crate) use custom::OnRefused;
 use crate::{
     decision::{Decision, Standing},
     edge::Edge,
-    headers,
 };
 
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
@@ -121,9 +120,9 @@ impl<'a> Refusal<'a> {
     /// `None`: the request may go on.
     pub(crate) fn of(decision: &'a Decision, head: &'a Parts, edge: &Edge) -> Option<Refusal<'a>> {
         let (cause, status, retry_after) = if decision.is_refused() {
-            (Cause::Quota, StatusCode::TOO_MANY_REQUESTS, headers::retry_after(decision))
+            (Cause::Quota, StatusCode::TOO_MANY_REQUESTS, decision.retry_after().map(|wait| edge.retry_after(wait)))
         } else if decision.failure().is_some() && edge.refuses_failures() {
-            (Cause::Store, StatusCode::SERVICE_UNAVAILABLE, Some(1))
+            (Cause::Store, StatusCode::SERVICE_UNAVAILABLE, Some(edge.retry_after(Duration::from_secs(1))))
         } else {
             return None;
         };
@@ -176,7 +175,7 @@ impl<'a> Refusal<'a> {
         let settings = &edge.refusals;
         if let Some(dialect) = dialect::Dialect::of(self.head) {
             let mut response = grpc::response(self, dialect, settings);
-            self.add_fields(&mut response);
+            self.add_fields(edge, &mut response);
             return response;
         }
         let custom = settings.on_refused.as_ref().and_then(|closure| closure.response(self));
@@ -184,7 +183,7 @@ impl<'a> Refusal<'a> {
             Format::Problem => self.own(problem::CONTENT_TYPE, problem::text(self)),
             Format::Text => self.own(PLAIN_TEXT, format!("{self}\n")),
         });
-        self.add_fields(&mut response);
+        self.add_fields(edge, &mut response);
         if self.head.method == Method::HEAD {
             // The same headers as for GET, and no body.
             if let Some(length) = response.body_mut().hide() {
@@ -202,16 +201,9 @@ impl<'a> Refusal<'a> {
     }
 
     /// Adds what a refusal has in any form. What is there already stays: a closure set it.
-    fn add_fields(&self, response: &mut Response<RefusalBody>) {
-        let headers = response.headers_mut();
-        if let Some(seconds) = self.retry_after {
-            headers.entry(header::RETRY_AFTER).or_insert_with(|| seconds.into());
-        }
-        headers.entry(header::CACHE_CONTROL).or_insert(NO_STORE);
-        if let Some(decision) = self.decision {
-            let nested = self.head.extensions.get::<Decision>().is_some();
-            headers::write(decision, nested, response);
-        }
+    fn add_fields(&self, edge: &Edge, response: &mut Response<RefusalBody>) {
+        response.headers_mut().entry(header::CACHE_CONTROL).or_insert(NO_STORE);
+        edge.headers.refuse(self.decision, self.head, self.retry_after, response);
     }
 }
 

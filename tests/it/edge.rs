@@ -133,7 +133,7 @@ async fn a_refusal_explains_itself() {
     let clock = ManualClock::new(BEGIN);
     let rule = Rule::token_bucket(r#"per "user" \ 1"#, Quota::per_minute(60).burst(1)).key(key::global());
     let limiter = Limiter::builder(MemoryStore::new()).clock(Clock::manual(clock)).rule(rule).build().expect("sound");
-    let app = app(RateLimitLayer::new(limiter));
+    let app = app(RateLimitLayer::new(limiter).jitter(false));
     assert_eq!(fetch(&app, "/").await.status(), 200);
     let response = fetch(&app, "/").await;
     assert_eq!(response.status(), 429);
@@ -157,7 +157,7 @@ async fn a_cost_that_can_never_fit_gets_no_retry_after() {
 
 #[tokio::test]
 async fn head_is_refused_with_the_same_headers_and_no_body() {
-    let app = app(RateLimitLayer::new(limiter(per_minute(1))));
+    let app = app(RateLimitLayer::new(limiter(per_minute(1))).jitter(false));
     fetch(&app, "/").await;
     let with_body = fetch(&app, "/").await;
     let head = ask(&app, Request::builder().method("HEAD").uri("/")).await;
@@ -264,7 +264,7 @@ async fn when_the_store_is_down_requests_pass_or_are_refused_as_told() {
         let response = fetch(&open, "/").await;
         assert_eq!((response.status().as_u16(), field(&response, "ratelimit")), (200, None));
     }
-    let closed = app(RateLimitLayer::new(limiter()).on_failure(OnFailure::Refuse));
+    let closed = app(RateLimitLayer::new(limiter()).on_failure(OnFailure::Refuse).jitter(false));
     let response = fetch(&closed, "/").await;
     assert_eq!((response.status().as_u16(), field(&response, "retry-after")), (503, Some("1")));
     assert_eq!(field(&response, "cache-control"), Some("no-store"));

@@ -1,0 +1,67 @@
+//! The partition key: which of a rule's counts a request belongs to, told without telling the key.
+
+use std::{fmt, sync::Arc};
+
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
+
+use super::text::Text;
+use crate::limiter::Pick;
+
+/// Bytes of the digest that are told.
+const TOLD: usize = 12;
+
+#[derive(Clone)]
+pub(super) struct Secret(Hmac<Sha256>);
+
+impl Secret {
+    /// `None` does not happen: HMAC takes secrets of any length.
+    pub(super) fn new(secret: &[u8]) -> Option<Secret> {
+        Hmac::new_from_slice(secret).ok().map(Secret)
+    }
+
+    fn told(&self, key: &[u8]) -> [u8; TOLD] {
+        let digest = self.0.clone().chain_update(key).finalize().into_bytes();
+        let mut told = [0; TOLD];
+        told.iter_mut().zip(digest).for_each(|(to, from)| *to = from);
+        told
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// The partition of each rule that applies to a request. It travels in the request's extensions, since a decision does not
+/// know the keys.
+#[derive(Clone, Debug)]
+pub(super) struct Partitions(Arc<[(u16, [u8; TOLD])]>);
+
+impl Partitions {
+    pub(super) fn new(secret: &Secret, picks: &[Pick]) -> Partitions {
+        Partitions(picks.iter().map(|pick| (pick.rule, secret.told(pick.key.as_bytes()))).collect())
+    }
+
+    /// Writes `;pk=:AAECAwQFBgcICQoL:`, a Byte Sequence.
+    pub(super) fn write(&self, rule: u16, text: &mut Text) {
+        if let Some((_, told)) = self.0.iter().find(|(of, _)| *of == rule) {
+            text.text(";pk=:");
+            base64(told, text);
+            text.text(":");
+        }
+    }
+}
+
+/// The standard alphabet. Twelve bytes come to sixteen characters, so there is no padding.
+fn base64(bytes: &[u8; TOLD], text: &mut Text) {
+    const ALPHABET: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for three in bytes.chunks(3) {
+        let bits = three.iter().fold(0, |bits, byte| bits << 8 | usize::from(*byte));
+        for shift in [18, 12, 6, 0] {
+            let place = bits >> shift & 63;
+            text.text(ALPHABET.get(place..=place).unwrap_or_default());
+        }
+    }
+}

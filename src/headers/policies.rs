@@ -1,0 +1,116 @@
+use std::time::Duration;
+
+use http::HeaderValue;
+use sha2::{Digest, Sha256};
+
+use super::{
+    moments::ceil_seconds,
+    text::{LARGEST, push_escaped},
+};
+use crate::limit::Limit;
+
+/// What the fields say of each rule whatever the request, written once.
+#[derive(Debug)]
+pub(crate) struct Policies {
+    each: Box<[Policy]>,
+    /// The items of all rules, for the requests that every rule applies to.
+    named: Option<HeaderValue>,
+    older: Option<HeaderValue>,
+}
+
+#[derive(Debug)]
+pub(super) struct Policy {
+    /// `"name";r=`, the name quoted and escaped.
+    pub(super) remaining: String,
+    /// `"name";q=100;w=60`.
+    pub(super) named: String,
+    /// `100;w=60`, as drafts 6 and 7 have it. They have no words for a window that is no whole seconds.
+    pub(super) older: Option<Older>,
+    /// The capacity, for the fields that show one number.
+    pub(super) capacity: HeaderValue,
+    /// Tells the rule from others and tells nothing about it.
+    pub(super) bucket: Option<HeaderValue>,
+}
+
+#[derive(Debug)]
+pub(super) struct Older {
+    pub(super) quota: u64,
+    pub(super) item: String,
+}
+
+impl Policies {
+    pub(crate) fn new<'a>(rules: impl Iterator<Item = (&'a str, &'a Limit)>) -> Policies {
+        let each: Box<[Policy]> = rules.map(|(name, limit)| Policy::new(name, limit)).collect();
+        let named = each.iter().map(|policy| policy.named.as_str()).collect::<Vec<_>>().join(", ");
+        let older = join_older(each.iter());
+        let value = |text: String| HeaderValue::try_from(text).ok().filter(|value| !value.is_empty());
+        Policies { named: value(named), older: value(older), each }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.each.len()
+    }
+
+    #[inline]
+    pub(super) fn get(&self, rule: u16) -> Option<&Policy> {
+        self.each.get(usize::from(rule))
+    }
+
+    pub(super) fn all_named(&self) -> Option<HeaderValue> {
+        self.named.clone()
+    }
+
+    pub(super) fn all_older(&self) -> Option<HeaderValue> {
+        self.older.clone()
+    }
+}
+
+impl Policy {
+    fn new(name: &str, limit: &Limit) -> Policy {
+        let mut quoted = String::from("\"");
+        push_escaped(&mut quoted, name);
+        quoted.push('"');
+        let (quota, window) = quota_and_window(limit);
+        let named = match window {
+            Some(window) => format!("{quoted};q={quota};w={window}"),
+            None => format!("{quoted};q={quota}"),
+        };
+        let older = window.map(|window| Older { quota, item: format!("{quota};w={window}") });
+        let bucket: String = Sha256::digest(name).iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        Policy {
+            remaining: quoted + ";r=",
+            named,
+            older,
+            capacity: limit.quota().capacity().min(LARGEST).into(),
+            bucket: HeaderValue::try_from(bucket).ok(),
+        }
+    }
+}
+
+/// Drafts 6 and 7 allow one policy for each quota.
+pub(super) fn join_older<'a>(policies: impl Iterator<Item = &'a Policy>) -> String {
+    let mut seen: Vec<&Older> = Vec::new();
+    for older in policies.filter_map(|policy| policy.older.as_ref()) {
+        if seen.iter().all(|other| other.quota != older.quota) {
+            seen.push(older);
+        }
+    }
+    seen.iter().map(|older| older.item.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+/// Units, and in how many seconds. A window of a part of a second is told as a whole one where it divides one, and else left
+/// out.
+fn quota_and_window(limit: &Limit) -> (u64, Option<u64>) {
+    let capacity = limit.quota().capacity();
+    let period = limit.period();
+    let second = Duration::from_secs(1);
+    if period >= second {
+        return (capacity.min(LARGEST), Some(ceil_seconds(period)));
+    }
+    let (whole, part) =
+        (second.as_micros() / period.as_micros().max(1), second.as_micros() % period.as_micros().max(1));
+    match u64::try_from(whole) {
+        Ok(times) if part == 0 => (capacity.saturating_mul(times).min(LARGEST), Some(1)),
+        _ => (capacity.min(LARGEST), None),
+    }
+}
