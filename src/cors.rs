@@ -11,7 +11,8 @@ use http::{HeaderName, header};
 /// let cors = CorsLayer::new().allow_origin(Any).expose_headers(EXPOSED_HEADERS);
 /// ```
 ///
-/// The CORS layer goes outside the rate limit: see the page on [ordering](crate::guide::ordering).
+/// These are the fields of [`Headers::default`](crate::Headers::default) and `Retry-After-Ms`; where others were chosen,
+/// [`Headers::names`](crate::Headers::names) has them. The CORS layer goes outside the rate limit: see the page on [ordering](crate::guide::ordering).
 pub const EXPOSED_HEADERS: [HeaderName; 7] = [
     header::RETRY_AFTER,
     HeaderName::from_static("retry-after-ms"),

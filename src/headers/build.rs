@@ -205,7 +205,7 @@ impl HeadersBuilder {
     }
 
     /// Writes nothing but `Retry-After` for requests that the closure says yes to: those of strangers, whom limits are none
-    /// of the business of. It sees the request before the service does.
+    /// of the business of. Their refusals name no quota either. It sees the request before the service does.
     ///
     /// ```
     /// use sluicegate::Headers;

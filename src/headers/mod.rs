@@ -21,7 +21,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use http::{HeaderName, Response, StatusCode, request::Parts};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, request::Parts};
 
 pub use build::HeadersBuilder;
 use family::Family;
@@ -154,12 +154,17 @@ impl Headers {
 
     /// What must be noted before the service is called; `None` when there is nothing to write.
     pub(crate) fn note(&self, decision: &Decision, head: &Parts) -> Option<Noted> {
-        if !self.speaks_of(decision) || self.hide_when.as_ref().is_some_and(|hides| hides(head)) {
+        if !self.speaks_of(decision) || self.hides(head) {
             return None;
         }
         let partitions = self.partition.as_ref().and_then(|_| head.extensions.get::<Partitions>().cloned());
         let nested = head.extensions.get::<Decision>().is_some();
         Some(Noted { now: self.now(), nested, partitions })
+    }
+
+    /// Whether this request is to learn nothing about quotas.
+    pub(crate) fn hides(&self, head: &Parts) -> bool {
+        self.hide_when.as_ref().is_some_and(|hides| hides(head))
     }
 
     fn speaks_of(&self, decision: &Decision) -> bool {
@@ -203,11 +208,11 @@ impl Headers {
         response: &mut Response<B>,
     ) {
         if let Some(seconds) = retry_after {
-            response.headers_mut().entry(names::RETRY_AFTER).or_insert_with(|| seconds.into());
+            set_default(response.headers_mut(), names::RETRY_AFTER, seconds.into());
             if self.retry_after_ms {
                 let wait = decision.and_then(Decision::retry_after);
                 let millis = retry_after::millis(wait, seconds, self.cap);
-                response.headers_mut().entry(names::RETRY_AFTER_MS).or_insert_with(|| millis.into());
+                set_default(response.headers_mut(), names::RETRY_AFTER_MS, millis.into());
             }
         }
         if let Some(decision) = decision
@@ -240,6 +245,13 @@ struct Snapshot<'a> {
 #[allow(clippy::cast_precision_loss)]
 fn is_below(standing: &Standing<'_>, share: f64) -> bool {
     (standing.remaining() as f64) < share * standing.limit().quota().capacity() as f64
+}
+
+/// Sets a field that is not there; leaves it out where the map is full.
+pub(crate) fn set_default(headers: &mut HeaderMap, name: HeaderName, value: HeaderValue) {
+    if let Ok(entry) = headers.try_entry(name) {
+        let _ = entry.or_try_insert(value);
+    }
 }
 
 /// Of the 3xx, 304 sends nobody anywhere.

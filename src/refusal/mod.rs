@@ -66,6 +66,7 @@ pub(crate) use custom::OnRefused;
 use crate::{
     decision::{Decision, Standing},
     edge::Edge,
+    headers,
 };
 
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
@@ -83,6 +84,8 @@ pub struct Refusal<'a> {
     head: &'a Parts,
     /// In seconds; decided once, so that every place that tells it agrees. `None` when no wait helps.
     retry_after: Option<u64>,
+    /// Whether the caller is to learn nothing about quotas, not even their names.
+    hidden: bool,
 }
 
 /// Who refused a request.
@@ -126,11 +129,11 @@ impl<'a> Refusal<'a> {
         } else {
             return None;
         };
-        Some(Refusal { cause, status, decision: Some(decision), head, retry_after })
+        Some(Refusal { cause, status, decision: Some(decision), head, retry_after, hidden: edge.headers.hides(head) })
     }
 
     pub(crate) fn by_key(status: StatusCode, head: &'a Parts) -> Refusal<'a> {
-        Refusal { cause: Cause::Key, status, decision: None, head, retry_after: None }
+        Refusal { cause: Cause::Key, status, decision: None, head, retry_after: None, hidden: false }
     }
 
     /// Who refused the request.
@@ -164,9 +167,10 @@ impl<'a> Refusal<'a> {
         self.decision.is_some_and(Decision::can_never_fit)
     }
 
-    /// The rules that refused.
+    /// The rules that refused, as far as the caller may know.
     fn violated(&self) -> impl Iterator<Item = Standing<'a>> {
-        let standings = self.decision.into_iter().flat_map(|decision| decision.standings());
+        let told = self.decision.filter(|_| !self.hidden);
+        let standings = told.into_iter().flat_map(|decision| decision.standings());
         standings.filter(|standing| standing.is_refused())
     }
 
@@ -187,7 +191,7 @@ impl<'a> Refusal<'a> {
         if self.head.method == Method::HEAD {
             // The same headers as for GET, and no body.
             if let Some(length) = response.body_mut().hide() {
-                response.headers_mut().entry(header::CONTENT_LENGTH).or_insert_with(|| length.into());
+                headers::set_default(response.headers_mut(), header::CONTENT_LENGTH, length.into());
             }
         }
         response
@@ -202,7 +206,7 @@ impl<'a> Refusal<'a> {
 
     /// Adds what a refusal has in any form. What is there already stays: a closure set it.
     fn add_fields(&self, edge: &Edge, response: &mut Response<RefusalBody>) {
-        response.headers_mut().entry(header::CACHE_CONTROL).or_insert(NO_STORE);
+        headers::set_default(response.headers_mut(), header::CACHE_CONTROL, NO_STORE);
         edge.headers.refuse(self.decision, self.head, self.retry_after, response);
     }
 }

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use axum::{Router, body::Body, routing::get};
 use http::{HeaderName, Request, Response, StatusCode, header};
-use sluicegate::{EXPOSED_GRPC_HEADERS, EXPOSED_HEADERS, Limiter, MemoryStore, Quota, RateLimitLayer, Rule, key};
+use sluicegate::{
+    EXPOSED_GRPC_HEADERS, EXPOSED_HEADERS, Headers, Limiter, MemoryStore, Quota, RateLimitLayer, Rule, key,
+};
 use tower::ServiceBuilder;
 use tower_http::cors::{Any, CorsLayer, ExposeHeaders};
 
@@ -109,4 +111,15 @@ async fn a_page_reads_the_status_of_a_refused_grpc_web_call() {
     for name in ["grpc-status", "grpc-message", "grpc-status-details-bin", "grpc-retry-pushback-ms", "retry-after"] {
         assert!(refused.headers().contains_key(name) && readable.contains(name), "{name}");
     }
+}
+
+/// What is to be exposed is what is sent.
+#[test]
+fn every_default_field_is_exposed() {
+    let sent: Vec<_> = Headers::default().names().collect();
+    for name in &sent {
+        assert!(EXPOSED_HEADERS.contains(name), "{name} is sent and not exposed");
+    }
+    let extra: Vec<_> = EXPOSED_HEADERS.into_iter().filter(|name| !sent.contains(name)).collect();
+    assert_eq!(extra, ["retry-after-ms"]);
 }

@@ -10,7 +10,7 @@ use sfv::BareItem;
 use sluicegate::{Headers, Quota, RateLimitLayer, Rule, key};
 
 use super::{app, app_with, headers, layer, limiter, list, routes};
-use crate::support::app::{ask, field, get as fetch, serve};
+use crate::support::app::{ask, field, get as fetch, serve, text};
 
 fn per_minute(amount: u64) -> Rule {
     Rule::fixed_window("r", Quota::per_minute(amount)).key(key::global())
@@ -56,6 +56,10 @@ async fn hidden_from_strangers() {
     let refused = fetch(&app, "/").await;
     assert_eq!((refused.status().as_u16(), shows(&refused)), (429, (false, false)));
     assert!(refused.headers().contains_key("retry-after") && refused.headers().contains_key("retry-after-ms"));
+    // Not even the name of the quota.
+    let body = text(refused).await;
+    assert!(body.contains("The quota is used up; retry in") && !body.contains("violated-policies"), "{body}");
+    assert!(text(as_user().await).await.contains("violated-policies"));
     assert_eq!(shows(&as_user().await), (true, true));
 }
 
