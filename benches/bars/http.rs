@@ -33,7 +33,7 @@ pub fn run(table: &mut Table) {
                 app.micros_per_request().await;
                 apps.push((app, Vec::new()));
             }
-            for round in 0..ROUNDS {
+            for round in 0..5 * ROUNDS {
                 // Whoever comes first in one round comes last in the next.
                 for turn in 0..APPS.len() {
                     let (app, spent) = &mut apps[if round % 2 == 0 { turn } else { APPS.len() - 1 - turn }];

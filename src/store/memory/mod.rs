@@ -4,6 +4,7 @@ mod clock;
 mod packed;
 mod shard;
 mod table;
+mod text;
 
 use std::{
     fmt,

@@ -6,9 +6,7 @@ use std::{
     },
 };
 
-use smallvec::SmallVec;
-
-use super::{OVERFLOW, packed::Packed, table::Table};
+use super::{OVERFLOW, packed::Packed, table::Table, text::Text};
 use crate::{
     algorithm::{Left, Moment, Params, State},
     store::{Line, Verdict, Wait},
@@ -57,7 +55,7 @@ pub(super) struct Shard {
 /// One cache line, since with many keys every line touched is a miss.
 #[repr(align(64))]
 struct Entry {
-    key: SmallVec<[u8; 16]>,
+    key: Text,
     /// The scope's [number](crate::store::Scope::number).
     scope: u32,
     /// From then on the state says no more than a fresh one; in [`steps`].
@@ -158,7 +156,7 @@ impl Shard {
 
     #[inline]
     fn find(&mut self, hash: u64, scope: u32, key: &[u8]) -> Option<(usize, &mut Entry)> {
-        self.table.find(hash as u32, |entry| entry.scope == scope && *entry.key == *key)
+        self.table.find(hash as u32, |entry| entry.scope == scope && entry.key.is(hash as u32, key))
     }
 
     /// Judges and finishes one line that is all there is to the ask.
@@ -169,7 +167,7 @@ impl Shard {
         }
         let judged = self.judge_new(line, line.key, at)?;
         let charge = spend && judged.wait == Wait::None;
-        Ok(self.finish_new(line, line.key, at, judged, charge))
+        Ok(self.finish_new(hash, line, line.key, at, judged, charge))
     }
 
     /// How long the line must wait. Brings the state up to now; spends nothing.
@@ -199,7 +197,7 @@ impl Shard {
     ) -> Verdict {
         match self.find(hash, line.scope.number(), key) {
             Some((_, entry)) => entry.finish(line, at, judged, charge),
-            None => self.finish_new(line, key, at, judged, charge),
+            None => self.finish_new(hash, line, key, at, judged, charge),
         }
     }
 
@@ -212,7 +210,15 @@ impl Shard {
         Ok(Judged { wait: params.wait(&fresh(params, at), at, line.cost), before: None })
     }
 
-    fn finish_new(&mut self, line: &Line<'_>, key: &[u8], at: Moment, judged: Judged, charge: bool) -> Verdict {
+    fn finish_new(
+        &mut self,
+        hash: u64,
+        line: &Line<'_>,
+        key: &[u8],
+        at: Moment,
+        judged: Judged,
+        charge: bool,
+    ) -> Verdict {
         let params = line.limit.params();
         let mut state = fresh(params, at);
         if charge {
@@ -221,7 +227,7 @@ impl Shard {
         let left = params.left(&state, at);
         if charge && line.cost > 0 {
             let idle_at = steps(at.now + params.idle_after(&state, at, left));
-            let key = SmallVec::from_slice(key);
+            let key = Text::new(hash as u32, key);
             let entry = Entry { key, scope: line.scope.number(), idle_at, state: state.into() };
             self.table.insert(entry, hash_by(&self.hasher));
             self.room.keys.fetch_add(1, Ordering::Relaxed);
@@ -268,7 +274,7 @@ pub(super) fn hash(hasher: &Hasher, scope: u32, key: &[u8]) -> u64 {
 }
 
 fn hash_by(hasher: &Hasher) -> impl Fn(&Entry) -> u32 {
-    move |entry| hash(hasher, entry.scope, &entry.key) as u32
+    move |entry| hash(hasher, entry.scope, entry.key.as_bytes()) as u32
 }
 
 /// The state of a key that is new at this moment.
