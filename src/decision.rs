@@ -120,9 +120,7 @@ impl Decision {
 
     /// Notes the decision of a limiter further out.
     pub(crate) fn within(mut self, outer: Option<Decision>) -> Decision {
-        if outer.is_some() {
-            Arc::make_mut(self.more.get_or_insert_default()).outer = outer;
-        }
+        Arc::make_mut(self.more.get_or_insert_default()).outer = outer;
         self
     }
 

@@ -3,12 +3,14 @@ use std::time::Duration;
 use crate::{
     headers::{Headers, retry_after},
     layer::OnFailure,
+    limiter::Limiter,
     refusal,
 };
 
-/// What a layer was told about HTTP; its services share it.
+/// A limiter, and what a layer was told about HTTP. Its services share it: they are cloned for every request.
 #[derive(Clone, Debug)]
 pub(crate) struct Edge {
+    pub(crate) limiter: Limiter,
     pub(crate) on_failure: OnFailure,
     pub(crate) skip_preflight: bool,
     pub(crate) refusals: refusal::Settings,
@@ -17,6 +19,17 @@ pub(crate) struct Edge {
 }
 
 impl Edge {
+    pub(crate) fn new(limiter: Limiter) -> Edge {
+        Edge {
+            limiter,
+            on_failure: OnFailure::Allow,
+            skip_preflight: true,
+            refusals: refusal::Settings::default(),
+            headers: Headers::default(),
+            jitter: true,
+        }
+    }
+
     /// Whether requests that the store gave no answer to are refused.
     pub(crate) fn refuses_failures(&self) -> bool {
         self.on_failure == OnFailure::Refuse
@@ -25,17 +38,5 @@ impl Edge {
     /// The seconds that a refusal tells to wait. Drawn anew at each call: ask once for a refusal.
     pub(crate) fn retry_after(&self, wait: Duration) -> u64 {
         retry_after(wait, self.headers.cap(), self.jitter)
-    }
-}
-
-impl Default for Edge {
-    fn default() -> Edge {
-        Edge {
-            on_failure: OnFailure::Allow,
-            skip_preflight: true,
-            refusals: refusal::Settings::default(),
-            headers: Headers::default(),
-            jitter: true,
-        }
     }
 }

@@ -68,6 +68,7 @@ impl<S, F, B> ResponseFuture<S, F, B> {
         ResponseFuture { state: State::Deciding { waiting } }
     }
 
+    #[inline]
     pub(crate) fn ruled(ruling: Ruling, head: Parts, body: B, service: &mut S, edge: &Arc<Edge>) -> Self
     where
         S: Service<Request<B>, Future = F>,
@@ -81,6 +82,7 @@ impl<S, F, B> ResponseFuture<S, F, B> {
 }
 
 /// Calls the service, or answers in its place.
+#[inline]
 fn follow<S, B>(ruling: Ruling, mut head: Parts, body: B, service: &mut S, edge: &Arc<Edge>) -> State<S, S::Future, B>
 where
     S: Service<Request<B>>,
@@ -92,14 +94,18 @@ where
     if let Some(refusal) = refusal {
         return State::Refused { response: Some(Box::new(refusal.response(edge))) };
     }
-    let Ruling::Decided(decision) = ruling else {
+    let Ruling::Decided(mut decision) = ruling else {
         return State::Refused { response: None };
     };
-    let noted = edge.headers.note(&decision, &head);
-    let decision = decision.within(head.extensions.remove::<Decision>());
-    head.extensions.insert(decision.clone());
-    let inner = service.call(Request::from_parts(head, body));
-    State::Running { inner, noted: noted.map(|noted| (decision, noted, Arc::clone(edge))) }
+    let outer = head.extensions.insert(decision.clone());
+    let nested = outer.is_some();
+    if nested {
+        decision = decision.within(outer);
+        head.extensions.insert(decision.clone());
+    }
+    let noted = edge.headers.note(&decision, &head, nested);
+    let noted = noted.map(|noted| (decision, noted, Arc::clone(edge)));
+    State::Running { inner: service.call(Request::from_parts(head, body)), noted }
 }
 
 impl<S, B, R> Future for ResponseFuture<S, S::Future, B>

@@ -44,7 +44,6 @@ use crate::{
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct RateLimitLayer {
-    limiter: Limiter,
     edge: Arc<Edge>,
 }
 
@@ -62,7 +61,7 @@ pub enum OnFailure {
 impl RateLimitLayer {
     /// Limits by every rule of `limiter`.
     pub fn new(limiter: Limiter) -> RateLimitLayer {
-        RateLimitLayer { limiter, edge: Arc::default() }
+        RateLimitLayer { edge: Arc::new(Edge::new(limiter)) }
     }
 
     /// What happens when the store gives no answer in time.
@@ -89,7 +88,7 @@ impl RateLimitLayer {
     /// # }
     /// ```
     pub fn headers(mut self, headers: Headers) -> RateLimitLayer {
-        headers.check(&self.limiter);
+        headers.check(&self.edge.limiter);
         Arc::make_mut(&mut self.edge).headers = headers;
         self
     }
@@ -183,6 +182,6 @@ impl<S> Layer<S> for RateLimitLayer {
     type Service = RateLimit<S>;
 
     fn layer(&self, inner: S) -> RateLimit<S> {
-        RateLimit::new(inner, self.limiter.clone(), Arc::clone(&self.edge))
+        RateLimit::new(inner, Arc::clone(&self.edge))
     }
 }

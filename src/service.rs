@@ -13,7 +13,7 @@ use crate::{
     decision::Decision,
     edge::Edge,
     future::{ResponseFuture, Ruling},
-    limiter::{Limiter, Picked},
+    limiter::Picked,
     store::Purpose,
 };
 
@@ -21,13 +21,12 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct RateLimit<S> {
     inner: S,
-    limiter: Limiter,
     edge: Arc<Edge>,
 }
 
 impl<S> RateLimit<S> {
-    pub(crate) fn new(inner: S, limiter: Limiter, edge: Arc<Edge>) -> RateLimit<S> {
-        RateLimit { inner, limiter, edge }
+    pub(crate) fn new(inner: S, edge: Arc<Edge>) -> RateLimit<S> {
+        RateLimit { inner, edge }
     }
 
     /// Whether this request passes unlimited: a preflight, or one that this very limiter has counted further out.
@@ -35,9 +34,9 @@ impl<S> RateLimit<S> {
         if self.edge.skip_preflight && is_preflight(head) {
             return true;
         }
-        let twice = head.extensions.get::<Decision>().is_some_and(|outer| outer.is_of(self.limiter.rules()));
+        let twice = head.extensions.get::<Decision>().is_some_and(|outer| outer.is_of(self.edge.limiter.rules()));
         if twice {
-            self.limiter.warn_of_layering_twice();
+            self.edge.limiter.warn_of_layering_twice();
         }
         twice
     }
@@ -87,20 +86,20 @@ where
         if self.passes(&head) {
             return ResponseFuture::unlimited(self.inner.call(Request::from_parts(head, body)));
         }
-        let picks = match self.limiter.pick_now(&head) {
+        let picks = match self.edge.limiter.pick_now(&head) {
             Some(Picked::Rules(picks)) => picks,
             Some(Picked::Refuse(status)) => return self.follow(Ruling::KeyRefused(status), head, body),
             // A key closure must wait, and looks at the head meanwhile.
             None => {
-                let (limiter, edge) = (self.limiter.clone(), Arc::clone(&self.edge));
+                let edge = Arc::clone(&self.edge);
                 let deciding = Box::pin(async move {
-                    let ruling = match limiter.pick_later(&head).await {
+                    let ruling = match edge.limiter.pick_later(&head).await {
                         Picked::Refuse(status) => Ruling::KeyRefused(status),
                         Picked::Rules(picks) => {
                             edge.headers.keep_partitions(&picks, &mut head);
-                            Ruling::Decided(match limiter.decide_now(picks.iter(), Purpose::Spend) {
+                            Ruling::Decided(match edge.limiter.decide_now(picks.iter(), Purpose::Spend) {
                                 Some(decision) => decision,
-                                None => limiter.decide(picks.iter(), Purpose::Spend).await,
+                                None => edge.limiter.decide(picks.iter(), Purpose::Spend).await,
                             })
                         }
                     };
@@ -110,12 +109,12 @@ where
             }
         };
         self.edge.headers.keep_partitions(&picks, &mut head);
-        if let Some(decision) = self.limiter.decide_now(picks.iter(), Purpose::Spend) {
+        if let Some(decision) = self.edge.limiter.decide_now(picks.iter(), Purpose::Spend) {
             return self.follow(Ruling::Decided(decision), head, body);
         }
-        let limiter = self.limiter.clone();
+        let edge = Arc::clone(&self.edge);
         let deciding =
-            Box::pin(async move { (None, Ruling::Decided(limiter.decide(picks.iter(), Purpose::Spend).await)) });
+            Box::pin(async move { (None, Ruling::Decided(edge.limiter.decide(picks.iter(), Purpose::Spend).await)) });
         ResponseFuture::deciding(deciding, self.take_ready(), body, Some(head), Arc::clone(&self.edge))
     }
 }

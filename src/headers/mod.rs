@@ -152,13 +152,13 @@ impl Headers {
         }
     }
 
-    /// What must be noted before the service is called; `None` when there is nothing to write.
-    pub(crate) fn note(&self, decision: &Decision, head: &Parts) -> Option<Noted> {
+    /// What must be noted before the service is called; `None` when there is nothing to write. `nested`: there is a limiter
+    /// further out.
+    pub(crate) fn note(&self, decision: &Decision, head: &Parts, nested: bool) -> Option<Noted> {
         if !self.speaks_of(decision) || self.hides(head) {
             return None;
         }
         let partitions = self.partition.as_ref().and_then(|_| head.extensions.get::<Partitions>().cloned());
-        let nested = head.extensions.get::<Decision>().is_some();
         Some(Noted { now: self.now(), nested, partitions })
     }
 
@@ -193,8 +193,9 @@ impl Headers {
             return;
         }
         let snapshot = Snapshot { decision, tightest: decision.tightest(), noted, retry_after, cap: self.cap };
-        // A response has room for thousands of fields; where it is full, these are left out.
-        if response.headers_mut().try_reserve(self.most).is_ok() {
+        // A response has room for thousands of fields; where it is full, these are left out. One more than these, since servers
+        // add a length: a map that grows has less to move while it is small.
+        if response.headers_mut().try_reserve(self.most + 1).is_ok() {
             self.families.iter().for_each(|family| family.write(&snapshot, response));
         }
     }
@@ -216,7 +217,7 @@ impl Headers {
             }
         }
         if let Some(decision) = decision
-            && let Some(noted) = self.note(decision, head)
+            && let Some(noted) = self.note(decision, head, head.extensions.get::<Decision>().is_some())
         {
             self.write_noted(decision, &noted, retry_after, response);
         }

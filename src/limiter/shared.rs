@@ -19,6 +19,7 @@ const HANDLES: usize = 32;
 /// Every decision holds on to the rules, so counting the holders in one place would make all threads write to one cache line for
 /// every request. Each thread gets a handle of its own to count on.
 pub(super) struct Shared {
+    rules: Arc<Rules>,
     handles: [Arc<Handle>; HANDLES],
 }
 
@@ -31,7 +32,8 @@ pub(crate) struct Handle {
 impl Shared {
     pub(super) fn new(rules: Rules) -> Shared {
         let rules = Arc::new(rules);
-        Shared { handles: array::from_fn(|_| Arc::new(Handle { rules: Arc::clone(&rules) })) }
+        let handles = array::from_fn(|_| Arc::new(Handle { rules: Arc::clone(&rules) }));
+        Shared { rules, handles }
     }
 
     /// This thread's handle.
@@ -47,8 +49,7 @@ impl Deref for Shared {
 
     #[inline]
     fn deref(&self) -> &Rules {
-        let [first, ..] = &self.handles;
-        first
+        &self.rules
     }
 }
 

@@ -194,7 +194,7 @@ impl Inner {
 
 #[inline]
 fn shard_of(hash: u64) -> usize {
-    // The table inside a shard uses the lower half.
+    // The table inside a shard uses the lower half, and a byte of the upper.
     (hash >> 48) as usize % SHARDS
 }
 

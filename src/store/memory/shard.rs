@@ -156,7 +156,7 @@ impl Shard {
 
     #[inline]
     fn find(&mut self, hash: u64, scope: u32, key: &[u8]) -> Option<(usize, &mut Entry)> {
-        self.table.find(hash as u32, |entry| entry.scope == scope && entry.key.is(hash as u32, key))
+        self.table.find(hash, |entry| entry.scope == scope && entry.key.is(key))
     }
 
     /// Judges and finishes one line that is all there is to the ask.
@@ -167,7 +167,7 @@ impl Shard {
         }
         let judged = self.judge_new(line, line.key, at)?;
         let charge = spend && judged.wait == Wait::None;
-        Ok(self.finish_new(hash, line, line.key, at, judged, charge))
+        Ok(self.finish_new(line, line.key, at, judged, charge))
     }
 
     /// How long the line must wait. Brings the state up to now; spends nothing.
@@ -197,7 +197,7 @@ impl Shard {
     ) -> Verdict {
         match self.find(hash, line.scope.number(), key) {
             Some((_, entry)) => entry.finish(line, at, judged, charge),
-            None => self.finish_new(hash, line, key, at, judged, charge),
+            None => self.finish_new(line, key, at, judged, charge),
         }
     }
 
@@ -210,15 +210,7 @@ impl Shard {
         Ok(Judged { wait: params.wait(&fresh(params, at), at, line.cost), before: None })
     }
 
-    fn finish_new(
-        &mut self,
-        hash: u64,
-        line: &Line<'_>,
-        key: &[u8],
-        at: Moment,
-        judged: Judged,
-        charge: bool,
-    ) -> Verdict {
+    fn finish_new(&mut self, line: &Line<'_>, key: &[u8], at: Moment, judged: Judged, charge: bool) -> Verdict {
         let params = line.limit.params();
         let mut state = fresh(params, at);
         if charge {
@@ -227,7 +219,7 @@ impl Shard {
         let left = params.left(&state, at);
         if charge && line.cost > 0 {
             let idle_at = steps(at.now + params.idle_after(&state, at, left));
-            let key = Text::new(hash as u32, key);
+            let key = Text::new(key);
             let entry = Entry { key, scope: line.scope.number(), idle_at, state: state.into() };
             self.table.insert(entry, hash_by(&self.hasher));
             self.room.keys.fetch_add(1, Ordering::Relaxed);
@@ -273,8 +265,8 @@ pub(super) fn hash(hasher: &Hasher, scope: u32, key: &[u8]) -> u64 {
     hasher.finish()
 }
 
-fn hash_by(hasher: &Hasher) -> impl Fn(&Entry) -> u32 {
-    move |entry| hash(hasher, entry.scope, entry.key.as_bytes()) as u32
+fn hash_by(hasher: &Hasher) -> impl Fn(&Entry) -> u64 {
+    move |entry| hash(hasher, entry.scope, entry.key.as_bytes())
 }
 
 /// The state of a key that is new at this moment.

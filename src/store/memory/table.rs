@@ -1,21 +1,31 @@
 //! Entries by their hash: open addressing with linear probing, the entries themselves in the slots.
 //!
-//! By hand, since a general hash table looks at its control bytes and then at the slot, and a vector of entries beside a table of
-//! indices is looked at twice as well: with many keys each look is a miss of the cache and of the page table. It grows by a
-//! quarter, since doubling would waste half of a large store; so the number of slots is no power of two, and a hash is
-//! scaled to it instead of masked.
+//! A byte of the hash for each slot, kept apart, says which slots need not be looked at: with many keys each look is a miss of
+//! the cache and of the page table, while the bytes of many slots share a line. By hand, since a general hash table doubles,
+//! which would waste half of a large store. This one grows by a quarter; so the number of slots is no power of two, and a hash
+//! is scaled to it instead of masked.
 
 // Every place is below the number of slots.
 #![allow(clippy::indexing_slicing)]
 
 pub(super) struct Table<E> {
+    /// For each slot a byte of its entry's hash; [`EMPTY`].
+    tags: Vec<u8>,
     slots: Vec<Option<E>>,
     used: usize,
 }
 
+const EMPTY: u8 = 0;
+
+/// From the upper half of the hash: where the entry stands is from the lower.
+#[inline]
+fn tag_of(hash: u64) -> u8 {
+    ((hash >> 32) as u8).max(EMPTY + 1)
+}
+
 impl<E> Table<E> {
     pub(super) fn new() -> Table<E> {
-        Table { slots: Vec::new(), used: 0 }
+        Table { tags: Vec::new(), slots: Vec::new(), used: 0 }
     }
 
     /// How many places there are, entries and empty ones.
@@ -30,29 +40,34 @@ impl<E> Table<E> {
 
     /// The entry with this hash that is `same`, and its place.
     #[inline]
-    pub(super) fn find(&mut self, hash: u32, same: impl Fn(&E) -> bool) -> Option<(usize, &mut E)> {
+    pub(super) fn find(&mut self, hash: u64, same: impl Fn(&E) -> bool) -> Option<(usize, &mut E)> {
         if self.slots.is_empty() {
             return None;
         }
+        let tag = tag_of(hash);
         let mut place = self.home(hash);
         // At most three in four slots are used, so this ends.
         loop {
-            match &self.slots[place] {
-                None => return None,
-                Some(entry) if same(entry) => break,
-                Some(_) => place = self.after(place),
+            let found = self.tags[place];
+            if found == EMPTY {
+                return None;
             }
+            if found == tag && self.slots[place].as_ref().is_some_and(&same) {
+                break;
+            }
+            place = self.after(place);
         }
         self.slots[place].as_mut().map(|entry| (place, entry))
     }
 
     /// Adds an entry. `hash_of` gives the hash of any entry.
-    pub(super) fn insert(&mut self, entry: E, hash_of: impl Fn(&E) -> u32) {
+    pub(super) fn insert(&mut self, entry: E, hash_of: impl Fn(&E) -> u64) {
         if (self.used + 1) * 4 > self.slots.len() * 3 {
             let size = self.slots.len() + self.slots.len() / 4 + 8;
             let mut larger = Vec::with_capacity(size);
             larger.resize_with(size, || None);
             let old = std::mem::replace(&mut self.slots, larger);
+            self.tags = vec![EMPTY; size];
             for entry in old.into_iter().flatten() {
                 self.put(hash_of(&entry), entry);
             }
@@ -61,26 +76,29 @@ impl<E> Table<E> {
         self.put(hash_of(&entry), entry);
     }
 
-    fn put(&mut self, hash: u32, entry: E) {
+    fn put(&mut self, hash: u64, entry: E) {
         let mut place = self.home(hash);
-        while self.slots[place].is_some() {
+        while self.tags[place] != EMPTY {
             place = self.after(place);
         }
+        self.tags[place] = tag_of(hash);
         self.slots[place] = Some(entry);
     }
 
     /// Removes the entry at `place` and closes the gap: whoever would not be found past it moves up.
-    pub(super) fn remove(&mut self, place: usize, hash_of: impl Fn(&E) -> u32) {
+    pub(super) fn remove(&mut self, place: usize, hash_of: impl Fn(&E) -> u64) {
         if self.at(place).is_none() {
             return;
         }
         self.used -= 1;
         self.slots[place] = None;
+        self.tags[place] = EMPTY;
         let (mut gap, mut place) = (place, self.after(place));
         while let Some(entry) = &self.slots[place] {
             let home = self.home(hash_of(entry));
             if self.between(home, place) >= self.between(gap, place) {
                 self.slots[gap] = self.slots[place].take();
+                self.tags[gap] = std::mem::replace(&mut self.tags[place], EMPTY);
                 gap = place;
             }
             place = self.after(place);
@@ -88,8 +106,8 @@ impl<E> Table<E> {
     }
 
     #[inline]
-    fn home(&self, hash: u32) -> usize {
-        ((u64::from(hash) * self.slots.len() as u64) >> 32) as usize
+    fn home(&self, hash: u64) -> usize {
+        ((u64::from(hash as u32) * self.slots.len() as u64) >> 32) as usize
     }
 
     #[inline]
@@ -109,9 +127,9 @@ mod tests {
 
     use super::*;
 
-    /// A few hashes for many entries: they collide all the time, also around the end of the table.
-    fn hash_of(number: &u32) -> u32 {
-        (number % 7) * (u32::MAX / 6)
+    /// A few places and tags for many entries: they collide all the time, also around the end of the table.
+    fn hash_of(number: &u32) -> u64 {
+        u64::from((number % 7) * (u32::MAX / 6)) | u64::from(number % 3) << 32
     }
 
     proptest! {
@@ -139,7 +157,8 @@ mod tests {
                 prop_assert_eq!(found, known.contains(&number));
             }
             let held = (0..table.places()).filter(|place| table.at(*place).is_some()).count();
-            prop_assert_eq!(held, known.len());
+            let tagged = table.tags.iter().filter(|tag| **tag != EMPTY).count();
+            prop_assert_eq!((held, tagged), (known.len(), known.len()));
         }
     }
 }

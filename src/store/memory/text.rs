@@ -4,46 +4,39 @@
 const LONGEST: usize = 22;
 
 pub(super) enum Text {
-    Short {
-        length: u8,
-        text: [u8; LONGEST],
-    },
-    /// With the hash of its entry, so that only texts that are most likely the same are fetched to be compared.
-    Long {
-        hash: u32,
-        text: Box<[u8]>,
-    },
+    Short { length: u8, text: [u8; LONGEST] },
+    Long(Box<[u8]>),
 }
 
 const _: () = assert!(size_of::<Text>() == 24);
 
 impl Text {
-    pub(super) fn new(hash: u32, text: &[u8]) -> Text {
+    pub(super) fn new(text: &[u8]) -> Text {
         let mut short = [0; LONGEST];
         match short.get_mut(..text.len()) {
             Some(place) => {
                 place.copy_from_slice(text);
                 Text::Short { length: text.len() as u8, text: short }
             }
-            None => Text::Long { hash, text: text.into() },
+            None => Text::Long(text.into()),
         }
     }
 
-    /// Whether it is this text, which has this hash.
+    /// Whether it is this text.
     #[inline]
-    pub(super) fn is(&self, hash: u32, wanted: &[u8]) -> bool {
+    pub(super) fn is(&self, wanted: &[u8]) -> bool {
         match self {
             Text::Short { length, text } => {
                 usize::from(*length) == wanted.len() && text.get(..wanted.len()) == Some(wanted)
             }
-            Text::Long { hash: own, text } => *own == hash && **text == *wanted,
+            Text::Long(text) => **text == *wanted,
         }
     }
 
     pub(super) fn as_bytes(&self) -> &[u8] {
         match self {
             Text::Short { length, text } => text.get(..usize::from(*length)).unwrap_or(text),
-            Text::Long { text, .. } => text,
+            Text::Long(text) => text,
         }
     }
 }
@@ -61,12 +54,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn only_the_same_text_is_the_same(one in text(), other in text(), hash in 0u32..2, other_hash in 0u32..2) {
-            let kept = Text::new(hash, &one);
+        fn only_the_same_text_is_the_same(one in text(), other in text()) {
+            let kept = Text::new(&one);
             prop_assert_eq!(kept.as_bytes(), &one[..]);
-            prop_assert!(kept.is(hash, &one));
-            // The same text never comes with two hashes.
-            prop_assert_eq!(kept.is(if one == other { hash } else { other_hash }, &other), one == other);
+            prop_assert!(kept.is(&one));
+            prop_assert_eq!(kept.is(&other), one == other);
         }
     }
 }
