@@ -83,7 +83,7 @@ impl Limiter {
         if let Some(applied) = self.ask_now(&mut call, Purpose::Spend, &mut failure) {
             return Decision::one(Arc::clone(self.0.rules.handle()), applied);
         }
-        self.decide_further(call, Purpose::Spend, failure).await
+        self.decide_further(&call, Purpose::Spend, failure).await
     }
 
     /// What [`acquire`](Limiter::acquire) would decide, without spending: how every rule stands. It writes nothing at all, so
@@ -94,7 +94,7 @@ impl Limiter {
         if let Some(applied) = self.ask_now(&mut call, Purpose::Peek, &mut failure) {
             return Decision::one(Arc::clone(self.0.rules.handle()), applied);
         }
-        self.decide_further(call, Purpose::Peek, failure).await
+        self.decide_further(&call, Purpose::Peek, failure).await
     }
 
     /// Forgets what was counted for the keys of the call.
@@ -161,7 +161,7 @@ impl Limiter {
         self.apply_now(call.only()?, purpose, failure)
     }
 
-    async fn decide_further(&self, call: Call<'_>, purpose: Purpose, failure: Option<StoreError>) -> Decision {
+    async fn decide_further(&self, call: &Call<'_>, purpose: Purpose, failure: Option<StoreError>) -> Decision {
         if let Some(error) = failure {
             return self.failed(error);
         }
