@@ -112,10 +112,12 @@ impl Decision {
         &self.rules
     }
 
-    /// Whether a limiter of these rules made this decision or one further out.
-    pub(crate) fn is_of(&self, rules: &Rules) -> bool {
-        let outer = || self.more.as_ref().and_then(|more| more.outer.as_ref());
-        self.rules.is_of(rules) || outer().is_some_and(|outer| outer.is_of(rules))
+    /// This decision or one further out, if a limiter of these rules made it.
+    pub(crate) fn of(&self, rules: &Rules) -> Option<&Decision> {
+        if self.rules.is_of(rules) {
+            return Some(self);
+        }
+        self.more.as_ref()?.outer.as_ref()?.of(rules)
     }
 
     /// Notes the decision of a limiter further out.

@@ -27,8 +27,8 @@ pub(crate) enum Ruling {
     KeyRefused(StatusCode),
 }
 
-/// Gives back the head of the request if it needed it.
-type Deciding = Pin<Box<dyn Future<Output = (Option<Parts>, Ruling)> + Send>>;
+/// Gives back the head of the request.
+type Deciding = Pin<Box<dyn Future<Output = (Parts, Ruling)> + Send>>;
 
 pin_project! {
     /// The future of [`RateLimit`](crate::RateLimit).
@@ -54,7 +54,6 @@ struct Waiting<S, B> {
     deciding: Deciding,
     service: S,
     body: B,
-    head: Option<Parts>,
     edge: Arc<Edge>,
 }
 
@@ -63,8 +62,8 @@ impl<S, F, B> ResponseFuture<S, F, B> {
         ResponseFuture { state: State::Running { inner, noted: None } }
     }
 
-    pub(crate) fn deciding(deciding: Deciding, service: S, body: B, head: Option<Parts>, edge: Arc<Edge>) -> Self {
-        let waiting = Some(Box::new(Waiting { deciding, service, body, head, edge }));
+    pub(crate) fn deciding(deciding: Deciding, service: S, body: B, edge: Arc<Edge>) -> Self {
+        let waiting = Some(Box::new(Waiting { deciding, service, body, edge }));
         ResponseFuture { state: State::Deciding { waiting } }
     }
 
@@ -87,16 +86,14 @@ fn follow<S, B>(ruling: Ruling, mut head: Parts, body: B, service: &mut S, edge:
 where
     S: Service<Request<B>>,
 {
-    let refusal = match &ruling {
-        Ruling::KeyRefused(status) => Some(Refusal::by_key(*status, &head)),
-        Ruling::Decided(decision) => Refusal::of(decision, &head, edge),
+    let refused = |refusal: Refusal<'_>| State::Refused { response: Some(Box::new(refusal.response(edge))) };
+    let mut decision = match ruling {
+        Ruling::KeyRefused(status) => return refused(Refusal::by_key(status, &head)),
+        Ruling::Decided(decision) => decision,
     };
-    if let Some(refusal) = refusal {
-        return State::Refused { response: Some(Box::new(refusal.response(edge))) };
+    if let Some(refusal) = Refusal::of(&decision, &head, edge) {
+        return refused(refusal);
     }
-    let Ruling::Decided(mut decision) = ruling else {
-        return State::Refused { response: None };
-    };
     let outer = head.extensions.insert(decision.clone());
     let nested = outer.is_some();
     if nested {
@@ -122,10 +119,9 @@ where
                 StateProj::Deciding { waiting } => {
                     // Polled again after it was ready, here and below.
                     let Some(asked) = waiting else { return Poll::Pending };
-                    let (given, ruling) = ready!(asked.deciding.as_mut().poll(cx));
+                    let (head, ruling) = ready!(asked.deciding.as_mut().poll(cx));
                     let Some(asked) = waiting.take() else { return Poll::Pending };
-                    let Waiting { mut service, body, head, edge, .. } = *asked;
-                    let Some(head) = given.or(head) else { return Poll::Pending };
+                    let Waiting { mut service, body, edge, .. } = *asked;
                     follow(ruling, head, body, &mut service, &edge)
                 }
                 StateProj::Running { inner, noted } => {

@@ -70,8 +70,9 @@ impl RateLimitLayer {
         self
     }
 
-    /// Whether preflight requests (`OPTIONS` with `Access-Control-Request-Method`) pass unlimited; they do unless said
-    /// otherwise. A browser sends them before the request proper, without credentials, and refusing one breaks the request.
+    /// Whether preflight requests (`OPTIONS` with `Origin` and `Access-Control-Request-Method`) pass unlimited; they do unless
+    /// said otherwise. A browser sends them before the request proper, without credentials, and refusing one breaks the request.
+    /// Anybody can send one: let the CORS layer, which goes outside this one, answer them, or limit them where a route does.
     pub fn skip_preflight(mut self, skip: bool) -> RateLimitLayer {
         Arc::make_mut(&mut self.edge).skip_preflight = skip;
         self
@@ -156,6 +157,21 @@ impl RateLimitLayer {
         B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
     {
         self.refusals().on_refused = Some(OnRefused::new(closure));
+        self
+    }
+
+    /// Whether gRPC calls are refused as their clients understand it; they are unless said otherwise. Such a refusal has the
+    /// status 200, and anybody can send a request that looks like a call: switch it off where the status alone decides, as in a
+    /// service that a proxy asks whether to let a request in.
+    ///
+    /// ```
+    /// # use sluicegate::{Limiter, RateLimitLayer};
+    /// # fn layer(limiter: Limiter) -> RateLimitLayer {
+    /// RateLimitLayer::new(limiter).grpc(false)
+    /// # }
+    /// ```
+    pub fn grpc(mut self, grpc: bool) -> RateLimitLayer {
+        self.refusals().grpc = grpc;
         self
     }
 

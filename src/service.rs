@@ -30,15 +30,21 @@ impl<S> RateLimit<S> {
     }
 
     /// Whether this request passes unlimited: a preflight, or one that this very limiter has counted further out.
-    fn passes(&self, head: &Parts) -> bool {
+    fn passes(&self, head: &mut Parts) -> Passes {
+        let outer = head.extensions.get::<Decision>();
         if self.edge.skip_preflight && is_preflight(head) {
-            return true;
+            if outer.is_none() {
+                // For handlers that ask for it.
+                head.extensions.insert(self.edge.limiter.undecided());
+            }
+            return Passes::Unlimited;
         }
-        let twice = head.extensions.get::<Decision>().is_some_and(|outer| outer.is_of(self.edge.limiter.rules()));
-        if twice {
-            self.edge.limiter.warn_of_layering_twice();
+        let Some(counted) = outer.and_then(|outer| outer.of(self.edge.limiter.rules())) else { return Passes::No };
+        self.edge.limiter.warn_of_layering_twice();
+        if counted.failure().is_some() && self.edge.refuses_failures() {
+            return Passes::Failed(counted.clone());
         }
-        twice
+        Passes::Unlimited
     }
 }
 
@@ -63,9 +69,18 @@ impl<S: Clone> RateLimit<S> {
     }
 }
 
+enum Passes {
+    No,
+    Unlimited,
+    /// A layer further out let it pass although the store gave no answer; this one does not.
+    Failed(Decision),
+}
+
 /// What a browser asks before the request proper. It carries no credentials, and refusing it breaks the request.
 fn is_preflight(head: &Parts) -> bool {
-    head.method == Method::OPTIONS && head.headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
+    head.method == Method::OPTIONS
+        && head.headers.contains_key(header::ORIGIN)
+        && head.headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
 }
 
 impl<S, B, R> Service<Request<B>> for RateLimit<S>
@@ -83,8 +98,12 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (mut head, body) = request.into_parts();
-        if self.passes(&head) {
-            return ResponseFuture::unlimited(self.inner.call(Request::from_parts(head, body)));
+        match self.passes(&mut head) {
+            Passes::No => {}
+            Passes::Unlimited => {
+                return ResponseFuture::unlimited(self.inner.call(Request::from_parts(head, body)));
+            }
+            Passes::Failed(decision) => return self.follow(Ruling::Decided(decision), head, body),
         }
         let picks = match self.edge.limiter.pick_now(&head) {
             Some(Picked::Rules(picks)) => picks,
@@ -103,9 +122,9 @@ where
                             })
                         }
                     };
-                    (Some(head), ruling)
+                    (head, ruling)
                 });
-                return ResponseFuture::deciding(deciding, self.take_ready(), body, None, Arc::clone(&self.edge));
+                return ResponseFuture::deciding(deciding, self.take_ready(), body, Arc::clone(&self.edge));
             }
         };
         self.edge.headers.keep_partitions(&picks, &mut head);
@@ -113,8 +132,10 @@ where
             return self.follow(Ruling::Decided(decision), head, body);
         }
         let edge = Arc::clone(&self.edge);
-        let deciding =
-            Box::pin(async move { (None, Ruling::Decided(edge.limiter.decide(picks.iter(), Purpose::Spend).await)) });
-        ResponseFuture::deciding(deciding, self.take_ready(), body, Some(head), Arc::clone(&self.edge))
+        let deciding = Box::pin(async move {
+            let decision = edge.limiter.decide(picks.iter(), Purpose::Spend).await;
+            (head, Ruling::Decided(decision))
+        });
+        ResponseFuture::deciding(deciding, self.take_ready(), body, Arc::clone(&self.edge))
     }
 }

@@ -14,6 +14,9 @@ use super::{
 use crate::decision::{Decision, Standing};
 
 pub(super) fn write(lists: Lists, snapshot: &Snapshot<'_>, headers: &mut HeaderMap) {
+    if speaks_another(lists, headers) {
+        return;
+    }
     let decision = snapshot.decision;
     let policy = match lists {
         Lists::Named => named(snapshot),
@@ -28,6 +31,19 @@ pub(super) fn write(lists: Lists, snapshot: &Snapshot<'_>, headers: &mut HeaderM
     {
         let _ = headers.try_append(RATELIMIT, standings);
     }
+}
+
+/// Whether somebody further in has written these fields in another draft's terms: one list of both would be read by nobody.
+fn speaks_another(lists: Lists, headers: &HeaderMap) -> bool {
+    let own = |value: &HeaderValue| match lists {
+        Lists::Named => value.as_bytes().starts_with(b"\""),
+        Lists::Older => value.as_bytes().first().is_some_and(u8::is_ascii_digit),
+    };
+    // Going through the few fields there are is quicker than looking two of them up.
+    headers.iter().any(|(name, value)| {
+        let list = *name == POLICY || *name == RATELIMIT && lists == Lists::Named;
+        list && !own(value)
+    })
 }
 
 /// `"per-user";q=20;w=12, "per-ip";q=1000;w=60`.

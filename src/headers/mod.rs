@@ -155,11 +155,12 @@ impl Headers {
     /// What must be noted before the service is called; `None` when there is nothing to write. `nested`: there is a limiter
     /// further out.
     pub(crate) fn note(&self, decision: &Decision, head: &Parts, nested: bool) -> Option<Noted> {
-        if !self.speaks_of(decision) || self.hides(head) {
-            return None;
-        }
+        (self.speaks_of(decision) && !self.hides(head)).then(|| self.noted(head, nested))
+    }
+
+    fn noted(&self, head: &Parts, nested: bool) -> Noted {
         let partitions = self.partition.as_ref().and_then(|_| head.extensions.get::<Partitions>().cloned());
-        Some(Noted { now: self.now(), nested, partitions })
+        Noted { now: self.now(), nested, partitions }
     }
 
     /// Whether this request is to learn nothing about quotas.
@@ -200,25 +201,24 @@ impl Headers {
         }
     }
 
-    /// Writes what a refusal says about waiting, and the fields of its decision. What is there already stays.
+    /// Writes what a refusal says about waiting, and the fields of its decision, if they are to be shown. What is there already
+    /// stays.
     pub(crate) fn refuse<B>(
         &self,
-        decision: Option<&Decision>,
-        head: &Parts,
+        shown: Option<(&Decision, &Parts)>,
+        wait: Option<Duration>,
         retry_after: Option<u64>,
         response: &mut Response<B>,
     ) {
         if let Some(seconds) = retry_after {
             set_default(response.headers_mut(), names::RETRY_AFTER, seconds.into());
             if self.retry_after_ms {
-                let wait = decision.and_then(Decision::retry_after);
                 let millis = retry_after::millis(wait, seconds, self.cap);
                 set_default(response.headers_mut(), names::RETRY_AFTER_MS, millis.into());
             }
         }
-        if let Some(decision) = decision
-            && let Some(noted) = self.note(decision, head, head.extensions.get::<Decision>().is_some())
-        {
+        if let Some((decision, head)) = shown.filter(|(decision, _)| self.speaks_of(decision)) {
+            let noted = self.noted(head, head.extensions.get::<Decision>().is_some());
             self.write_noted(decision, &noted, retry_after, response);
         }
     }

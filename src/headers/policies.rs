@@ -28,7 +28,7 @@ pub(super) struct Policy {
     pub(super) older: Option<Older>,
     /// The capacity, for the fields that show one number.
     pub(super) capacity: HeaderValue,
-    /// Tells the rule from others and tells nothing about it.
+    /// Tells the rule from others; a digest of its name.
     pub(super) bucket: Option<HeaderValue>,
 }
 

@@ -58,8 +58,17 @@ where
     }
 
     fn find(&self, head: &Parts) -> Found {
-        (self.0)(head).into_key()
+        match (self.0)(head).into_key() {
+            // It was found by another extractor; the marks here are those of this one.
+            Found::Key(key) if key.as_bytes().first() == Some(&MARK) => Found::Key(bracketed(&key)),
+            found => found,
+        }
     }
+}
+
+#[cold]
+fn bracketed(key: &Key) -> Key {
+    Key::written([b"(", key.as_bytes(), b")"].concat())
 }
 
 /// A ready-made extractor.

@@ -1,4 +1,4 @@
-use http::{HeaderMap, HeaderName, StatusCode, header, request::Parts};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts};
 
 use super::{KeyBy, compose::Miss, hash::Hash, percent::decode};
 
@@ -88,13 +88,15 @@ impl From<Credential> for KeyBy {
     fn from(Credential { source, hash }: Credential) -> KeyBy {
         match source {
             Source::Bearer => KeyBy::writer(move |head, text| {
-                let line = only(&head.headers, &header::AUTHORIZATION)?;
+                let line = only(&head.headers, &header::AUTHORIZATION)?.as_bytes().trim_ascii();
                 let end = line.iter().position(|byte| matches!(byte, b' ' | b'\t')).unwrap_or(line.len());
                 let (scheme, token) = line.split_at(end);
                 let scheme = if scheme.eq_ignore_ascii_case(b"bearer") { Ok(()) } else { Err(Miss::Absent) };
                 scheme.and_then(|()| hashed(token.trim_ascii(), &hash, text))
             }),
-            Source::Header(name) => KeyBy::writer(move |head, text| hashed(only(&head.headers, &name)?, &hash, text)),
+            Source::Header(name) => KeyBy::writer(move |head, text| {
+                hashed(only(&head.headers, &name)?.as_bytes().trim_ascii(), &hash, text)
+            }),
             Source::Cookie(name) => KeyBy::writer(move |head, text| {
                 let value = last_cookie(head, name.as_bytes()).ok_or(Miss::Absent)?;
                 hashed(&decode(value), &hash, text)
@@ -112,12 +114,12 @@ fn hashed(secret: &[u8], hash: &Hash, text: &mut Vec<u8>) -> Result<(), Miss> {
     Ok(())
 }
 
-/// The only line of a field that may stand once.
-fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<&'a [u8], Miss> {
+/// The only line of a field that may stand once: nobody can say which of two counts.
+pub(super) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<&'a HeaderValue, Miss> {
     let mut lines = headers.get_all(name).iter();
     let line = lines.next().ok_or(Miss::Absent)?;
     match lines.next() {
-        None => Ok(line.as_bytes().trim_ascii()),
+        None => Ok(line),
         Some(_) => Err(Miss::Refuse(StatusCode::BAD_REQUEST)),
     }
 }

@@ -2,13 +2,14 @@
 
 use std::fmt::Debug;
 
-use http::{HeaderName, header};
+use http::{HeaderName, HeaderValue, header};
 
-use super::{Found, KeyBy, compose::Miss, hash::Hash, text::escape};
+use super::{Found, KeyBy, compose::Miss, credential::only, hash::Hash, text::escape};
 
-/// The value of a header, as bytes; the first where there are several. `Authorization`, `Proxy-Authorization`, `Cookie` and
-/// `X-Api-Key`, and values marked as sensitive, are hashed: the store does not see them. For secrets in other headers there is
-/// [`api_key()`](super::api_key).
+/// The value of a header, as bytes. A request with two of it is refused with 400, since nobody can say which of them counts.
+/// `Authorization`, `Proxy-Authorization`, `Cookie` and `X-Api-Key`, and values marked as sensitive, are hashed: the store does
+/// not see them. For secrets in other headers there is [`api_key()`](super::api_key), for one cookie
+/// [`cookie()`](super::cookie).
 pub fn header<N>(name: N) -> KeyBy
 where
     N: TryInto<HeaderName> + Debug + Clone,
@@ -18,7 +19,14 @@ where
             let secret = [header::AUTHORIZATION, header::PROXY_AUTHORIZATION, header::COOKIE].contains(&name)
                 || name == "x-api-key";
             KeyBy::writer(move |head, text| {
-                let value = head.headers.get(&name).ok_or(Miss::Absent)?;
+                // HTTP/2 may split cookies into lines.
+                if name == header::COOKIE {
+                    let lines: Vec<&[u8]> = head.headers.get_all(&name).iter().map(HeaderValue::as_bytes).collect();
+                    let none = lines.is_empty();
+                    Hash::default().write(&lines.join(&b"; "[..]), text);
+                    return if none { Err(Miss::Absent) } else { Ok(()) };
+                }
+                let value = only(&head.headers, &name)?;
                 if secret || value.is_sensitive() {
                     Hash::default().write(value.as_bytes(), text);
                 } else {

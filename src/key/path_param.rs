@@ -23,8 +23,7 @@ pub fn path_param(name: &str) -> KeyBy {
     })
 }
 
-/// axum keeps the parameters to itself, but says which route matched: that the path fits it is certain, so it is enough to
-/// count segments.
+/// axum keeps the parameters to itself, but says which route matched.
 #[cfg(feature = "axum")]
 mod matched {
     use axum::extract::{MatchedPath, OriginalUri};
@@ -32,27 +31,31 @@ mod matched {
 
     pub(super) fn value<'a>(head: &'a Parts, name: &str) -> Option<&'a str> {
         let route = head.extensions.get::<MatchedPath>()?.as_str();
-        // In a nested router the route is whole but the path is not.
-        let uri = head.extensions.get::<OriginalUri>().map_or(&head.uri, |OriginalUri(uri)| uri);
-        find(route, uri.path(), name)
+        // In a nested router the route is whole but the path is not; behind one that rewrites paths the original is another.
+        let original = head.extensions.get::<OriginalUri>().map(|OriginalUri(uri)| uri);
+        original.into_iter().chain([&head.uri]).find_map(|uri| find(route, uri.path(), name))
     }
 
+    /// `None` too where the path is not one of the route.
     fn find<'a>(route: &str, path: &'a str, name: &str) -> Option<&'a str> {
         let mut rest = path;
+        let mut found = None;
         for segment in route.split('/') {
             let end = rest.find('/').unwrap_or(rest.len());
             let (value, after) = rest.split_at(end);
             if let Some((before, parameter, behind)) = parameter(segment) {
-                if parameter.strip_prefix('*') == Some(name) {
-                    return rest.get(before..);
+                if let Some(catch_all) = parameter.strip_prefix('*') {
+                    return if catch_all == name { rest.get(before..) } else { found };
                 }
                 if parameter == name {
-                    return value.get(before..value.len().checked_sub(behind)?);
+                    found = Some(value.get(before..value.len().checked_sub(behind)?)?);
                 }
+            } else if segment.replace("{{", "{").replace("}}", "}") != value {
+                return None;
             }
             rest = after.strip_prefix('/').unwrap_or_default();
         }
-        None
+        found
     }
 
     /// The parameter of a segment, and how much of the path stands before and behind it. Doubled braces stand for themselves.

@@ -43,8 +43,8 @@ impl Key {
         Hash::default().key(secret)
     }
 
-    /// The key of a secret under a random key of your own, of 16 bytes or more: half of its HMAC-SHA-256. Another `hmac_key`
-    /// gives other keys, so changing it starts all counts afresh.
+    /// The key of a secret under a random key of your own: half of its HMAC-SHA-256. Give it 16 bytes or more; nothing here
+    /// checks that. Another `hmac_key` gives other keys, so changing it starts all counts afresh.
     ///
     /// ```
     /// use sluicegate::key::Key;

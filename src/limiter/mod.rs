@@ -121,6 +121,11 @@ impl Limiter {
         }
     }
 
+    /// A decision over no rule at all.
+    pub(crate) fn undecided(&self) -> Decision {
+        Decision::new(Arc::clone(self.0.rules.handle()), std::iter::empty())
+    }
+
     pub(crate) fn rules(&self) -> &Rules {
         &self.0.rules
     }
@@ -184,7 +189,6 @@ impl Limiter {
         if picks.len() == 0 {
             return Some(self.decided(picks, answer));
         }
-        let time = self.0.clock.time();
         if picks.len() == 1
             && let Some(pick) = picks.clone().next()
         {
@@ -195,7 +199,8 @@ impl Limiter {
             };
         }
         let lines = self.lines(picks.clone());
-        let done = self.0.store.acquire_now(&Ask { lines: &lines, purpose, time }, &mut answer)?;
+        let ask = Ask { lines: &lines, purpose, time: self.0.clock.time() };
+        let done = self.0.store.acquire_now(&ask, &mut answer)?;
         Some(match done {
             Ok(()) => self.decided(picks, answer),
             Err(error) => self.failed(error),

@@ -4,13 +4,16 @@ use std::{
     pin::Pin,
     sync::{Mutex, PoisonError},
     task::{Context, Poll, ready},
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-/// What a refusal says; behind a pointer, so that the bodies of other responses are small. One without text has ended before it began, and says so: over HTTP/2 it goes out in the frame of its
-/// headers, without which gRPC clients do not understand a refusal.
+/// What a refusal says; behind a pointer, so that the bodies of other responses are small.
+///
+/// One without text has ended before it began, and says so: over HTTP/2 it goes out in the frame of its headers, without which
+/// gRPC clients do not understand a refusal.
 #[derive(Debug, Default)]
 pub(crate) struct RefusalBody(Option<Box<Kind>>);
 
@@ -44,8 +47,7 @@ where
         Poll::Ready(match ready!(self.poll_frame(cx)) {
             Some(Ok(frame)) => Some(frame),
             Some(Err(error)) => {
-                let error: Box<dyn Error + Send + Sync> = error.into();
-                tracing::warn!(error, "the body of a refusal failed, and ends early");
+                tell(error.into());
                 None
             }
             None => None,
@@ -58,6 +60,17 @@ where
 
     fn size(&self) -> SizeHint {
         self.size_hint()
+    }
+}
+
+/// At most once a second: whoever is refused may well be refused again.
+fn tell(error: Box<dyn Error + Send + Sync>) {
+    static LAST: Mutex<Option<Instant>> = Mutex::new(None);
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    if last.is_none_or(|last| last.elapsed() >= Duration::from_secs(1)) {
+        *last = Some(Instant::now());
+        drop(last);
+        tracing::warn!(error, "the body of a refusal failed, and ends early");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Which gRPC a request speaks, by its content type.
 
-use http::{HeaderValue, header, request::Parts};
+use http::{HeaderValue, Method, header, request::Parts};
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 const WEB: HeaderValue = HeaderValue::from_static("application/grpc-web");
@@ -19,6 +19,9 @@ pub(super) enum Dialect<'a> {
 impl<'a> Dialect<'a> {
     /// `None`: it is no gRPC call.
     pub(super) fn of(head: &'a Parts) -> Option<Dialect<'a>> {
+        if head.method != Method::POST {
+            return None;
+        }
         let value = head.headers.get(header::CONTENT_TYPE)?;
         let rest = after(value.as_bytes(), b"application/grpc")?;
         if is_whole(rest) {
@@ -59,7 +62,12 @@ mod tests {
     use super::Dialect;
 
     fn dialect(content_type: &str) -> Option<String> {
-        let request = Request::builder().header("content-type", content_type).body(()).expect("a request");
+        dialect_of("POST", content_type)
+    }
+
+    fn dialect_of(method: &str, content_type: &str) -> Option<String> {
+        let request = Request::builder().method(method).header("content-type", content_type);
+        let request = request.body(()).expect("a request");
         let (head, ()) = request.into_parts();
         Dialect::of(&head).map(|dialect| dialect.content_type().to_str().expect("text").to_owned())
     }
@@ -90,6 +98,7 @@ mod tests {
         ] {
             assert_eq!(dialect(other), None, "{other}");
         }
+        assert_eq!(dialect_of("GET", "application/grpc"), None, "every call is a POST");
     }
 
     #[test]

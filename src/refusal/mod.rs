@@ -37,11 +37,12 @@
 //!
 //! # gRPC
 //!
-//! A request is a gRPC call by its content type, `application/grpc` or `application/grpc+..`. Its refusal is what gRPC clients
+//! A POST is a gRPC call by its content type, `application/grpc` or `application/grpc+..`. Its refusal is what gRPC clients
 //! understand, whatever HTTP requests get: status 200 and no body, with `grpc-status`, `grpc-message` and
 //! `grpc-retry-pushback-ms` in the one frame there is. A plain 429 would reach the caller as `UNAVAILABLE`, and be retried at
 //! once. The pushback is the wait of `Retry-After` in milliseconds; -1, do not retry, where no wait helps.
-//! [`grpc_details`](crate::RateLimitLayer::grpc_details) adds `RetryInfo` and `QuotaFailure`.
+//! [`grpc_details`](crate::RateLimitLayer::grpc_details) adds `RetryInfo` and `QuotaFailure`. Where there is no gRPC, and a
+//! status of 200 would be taken for a yes, [`grpc(false)`](crate::RateLimitLayer::grpc) refuses all requests alike.
 //!
 //! To gRPC-Web (`application/grpc-web`, `application/grpc-web-text`) it is the same in the content type of the request.
 //!
@@ -112,11 +113,18 @@ pub enum Format {
 }
 
 /// What a layer was told about refusals.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) format: Format,
     pub(crate) on_refused: Option<OnRefused>,
+    pub(crate) grpc: bool,
     pub(crate) grpc_details: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { format: Format::default(), on_refused: None, grpc: true, grpc_details: false }
+    }
 }
 
 impl<'a> Refusal<'a> {
@@ -177,7 +185,9 @@ impl<'a> Refusal<'a> {
     /// The whole response.
     pub(crate) fn response(&self, edge: &Edge) -> Response<RefusalBody> {
         let settings = &edge.refusals;
-        if let Some(dialect) = dialect::Dialect::of(self.head) {
+        if settings.grpc
+            && let Some(dialect) = dialect::Dialect::of(self.head)
+        {
             let mut response = grpc::response(self, dialect, settings);
             self.add_fields(edge, &mut response);
             return response;
@@ -207,7 +217,9 @@ impl<'a> Refusal<'a> {
     /// Adds what a refusal has in any form. What is there already stays: a closure set it.
     fn add_fields(&self, edge: &Edge, response: &mut Response<RefusalBody>) {
         headers::set_default(response.headers_mut(), header::CACHE_CONTROL, NO_STORE);
-        edge.headers.refuse(self.decision, self.head, self.retry_after, response);
+        let shown = self.decision.map(|decision| (decision, self.head)).filter(|_| !self.hidden);
+        let wait = self.decision.and_then(Decision::retry_after);
+        edge.headers.refuse(shown, wait, self.retry_after, response);
     }
 }
 

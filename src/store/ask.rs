@@ -96,7 +96,8 @@ impl Scope {
     }
 }
 
-/// Numbers in the order of asking. Names come from the application, so there are few.
+/// Numbers in the order of asking. Names come from the application, so there are few: far fewer than 2^24, which is what the
+/// memory store has room for.
 fn number_of(name: String) -> u32 {
     static NUMBERS: LazyLock<Mutex<HashMap<String, u32>>> = LazyLock::new(Mutex::default);
     let mut numbers = NUMBERS.lock().unwrap_or_else(PoisonError::into_inner);

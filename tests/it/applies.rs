@@ -138,7 +138,13 @@ fn alternatives_never_meet() {
 
 #[tokio::test]
 async fn preflight_is_charged_where_told() {
-    let preflight = || Request::builder().method("OPTIONS").uri("/").header("access-control-request-method", "GET");
+    let preflight = || {
+        Request::builder()
+            .method("OPTIONS")
+            .uri("/")
+            .header("origin", "https://a.example")
+            .header("access-control-request-method", "GET")
+    };
     for (skip, expected) in [(true, [405, 405, 405]), (false, [405, 405, 429])] {
         let app = app(RateLimitLayer::new(limiter([all("r")])).skip_preflight(skip));
         let mut statuses = Vec::new();

@@ -229,7 +229,7 @@ proptest! {
     fn every_message_and_detail_is_read_back(name in "[ -~]{1,64}", amount in 1u64..1 << 32, window in 1u64..4_000_000) {
         let rule = Rule::fixed_window(&name, Quota::per(amount, Duration::from_secs(window))).key(key::global()).cost(1 << 32);
         let service = layer([rule]).grpc_details(true).layer(Echo);
-        let request = Request::builder().header("content-type", "application/grpc").body(Body::empty()).expect("a request");
+        let request = Request::post("/").header("content-type", "application/grpc").body(Body::empty()).expect("a request");
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let response = runtime.block_on(service.oneshot(request)).expect("infallible");
         let status = Status::from_header_map(response.headers()).expect("a status");

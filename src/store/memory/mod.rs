@@ -8,7 +8,10 @@ mod text;
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use smallvec::SmallVec;
@@ -52,6 +55,8 @@ struct Inner {
     hasher: Hasher,
     clock: Clock,
     observers: Observers,
+    /// The shard to look for idle keys in next.
+    sweep: AtomicUsize,
 }
 
 /// The overflow counts in use by one ask: a bit for each line.
@@ -78,6 +83,7 @@ impl MemoryStore {
             hasher,
             clock: Clock::new(),
             observers: Observers::default(),
+            sweep: AtomicUsize::new(0),
         }))
     }
 
@@ -159,25 +165,31 @@ impl Inner {
         if let [line] = ask.lines {
             match self.decide_one(line, ask.purpose == Purpose::Spend, at) {
                 Ok(verdict) => answer.verdicts.push(verdict),
-                Err(Full) => return self.decide_many(ask, at, 1, answer),
+                Err(Full) => return self.decide_many(ask, at, answer),
             }
             return Ok(());
         }
-        self.decide_many(ask, at, 0, answer)
+        self.decide_many(ask, at, answer)
     }
 
-    fn decide_many(
-        &self,
-        ask: &Ask<'_>,
-        at: Moment,
-        mut overflowing: Overflowing,
-        answer: &mut Answer,
-    ) -> Result<(), StoreError> {
+    /// Looks for idle keys in some of the other shards: that there are none in one says little about a small store.
+    fn make_room(&self, now: u64) {
+        for _ in 0..8 {
+            let next = self.sweep.fetch_add(1, Ordering::Relaxed) % SHARDS;
+            if let Some(Ok(mut shard)) = self.shards.get(next).map(Mutex::try_lock) {
+                shard.make_room(now);
+            }
+        }
+    }
+
+    fn decide_many(&self, ask: &Ask<'_>, at: Moment, answer: &mut Answer) -> Result<(), StoreError> {
         if ask.lines.len() > Overflowing::BITS as usize {
             return Err(StoreError::new(StoreErrorKind::Permanent, "more than 64 lines in one ask"));
         }
+        let mut swept = false;
+        let mut overflowing = Overflowing::default();
         loop {
-            // Each turn adds a line to those that overflow, so this ends.
+            // Each turn but one adds a line to those that overflow, so this ends.
             match self.decide_all(ask, at, overflowing) {
                 Ok(decided) => {
                     if overflowing != 0 {
@@ -185,6 +197,10 @@ impl Inner {
                     }
                     *answer = decided;
                     return Ok(());
+                }
+                Err(_) if !swept => {
+                    self.make_room(at.now);
+                    swept = true;
                 }
                 Err(more) => overflowing = more,
             }

@@ -56,19 +56,50 @@ pub(super) struct Shard {
 #[repr(align(64))]
 struct Entry {
     key: Text,
-    /// The scope's [number](crate::store::Scope::number).
-    scope: u32,
-    /// From then on the state says no more than a fresh one; in [`steps`].
-    idle_at: u32,
+    label: Label,
     state: Packed,
 }
 
 const _: () = assert!(size_of::<Option<Entry>>() == 64);
 
-/// Microseconds in steps of about a second, which fit half a word until the year 2112. From there on no entry is idle.
+/// The number of a scope, and the time from which on the state says no more than a fresh one, in one word.
+#[derive(Clone, Copy)]
+struct Label(u64);
+
+/// Bits of the time, in steps of 2^14 microseconds, about 16 ms: enough for five hundred years. The other 24 are the scope's.
+const TIME_BITS: u32 = 40;
+const TIME: u64 = (1 << TIME_BITS) - 1;
+
 #[inline]
-fn steps(micros: u64) -> u32 {
-    u32::try_from(micros >> 20).unwrap_or(u32::MAX)
+fn steps(micros: u64) -> u64 {
+    (micros >> 14).min(TIME)
+}
+
+impl Label {
+    #[inline]
+    fn new(scope: u32, idle_at: u64) -> Label {
+        Label(u64::from(scope) << TIME_BITS | steps(idle_at))
+    }
+
+    #[inline]
+    fn scope(self) -> u32 {
+        (self.0 >> TIME_BITS) as u32
+    }
+
+    #[inline]
+    fn set_idle_at(&mut self, idle_at: u64) {
+        self.0 = self.0 & !TIME | steps(idle_at);
+    }
+
+    /// Sets it if that is later.
+    fn extend_to(&mut self, idle_at: u64) {
+        self.0 = self.0 & !TIME | (self.0 & TIME).max(steps(idle_at));
+    }
+
+    /// Strictly: within its last step it may still matter.
+    fn is_idle(self, now: u64) -> bool {
+        self.0 & TIME < steps(now)
+    }
 }
 
 impl Judged {
@@ -78,16 +109,12 @@ impl Judged {
 }
 
 impl Entry {
-    fn is_idle(&self, now: u64) -> bool {
-        self.idle_at < steps(now)
-    }
-
     /// `judge` and `finish` in one, for the one line of an ask.
     #[inline]
     fn decide(&mut self, line: &Line<'_>, at: Moment, spend: bool) -> Verdict {
         let params = line.limit.params();
         if spend && let Some((wait, left)) = self.state.spend_at_once(params, at, line.cost) {
-            self.idle_at = steps(at.now + left.reset_after);
+            self.label.set_idle_at(at.now + left.reset_after);
             return Verdict { wait, remaining: left.remaining, reset_after: left.reset_after };
         }
         let mut state = self.state.take();
@@ -131,16 +158,16 @@ impl Entry {
     /// Goes back to the state `before`, or keeps the new one.
     #[inline]
     fn keep(&mut self, line: &Line<'_>, at: Moment, left: Left, state: State, before: Option<State>) {
-        let idle_at = steps(at.now + line.limit.params().idle_after(&state, at, left));
+        let idle_at = at.now + line.limit.params().idle_after(&state, at, left);
         match before {
             Some(before) => {
                 self.state = before.into();
                 // Under another quota it may matter for longer than was thought.
-                self.idle_at = self.idle_at.max(idle_at);
+                self.label.extend_to(idle_at);
             }
             None => {
                 self.state = state.into();
-                self.idle_at = idle_at;
+                self.label.set_idle_at(idle_at);
             }
         }
     }
@@ -156,7 +183,7 @@ impl Shard {
 
     #[inline]
     fn find(&mut self, hash: u64, scope: u32, key: &[u8]) -> Option<(usize, &mut Entry)> {
-        self.table.find(hash, |entry| entry.scope == scope && entry.key.is(key))
+        self.table.find(hash, |entry| entry.label.scope() == scope && entry.key.is(key))
     }
 
     /// Judges and finishes one line that is all there is to the ask.
@@ -218,9 +245,9 @@ impl Shard {
         }
         let left = params.left(&state, at);
         if charge && line.cost > 0 {
-            let idle_at = steps(at.now + params.idle_after(&state, at, left));
+            let idle_at = at.now + params.idle_after(&state, at, left);
             let key = Text::new(key);
-            let entry = Entry { key, scope: line.scope.number(), idle_at, state: state.into() };
+            let entry = Entry { key, label: Label::new(line.scope.number(), idle_at), state: state.into() };
             self.table.insert(entry, hash_by(&self.hasher));
             self.room.keys.fetch_add(1, Ordering::Relaxed);
         }
@@ -234,7 +261,7 @@ impl Shard {
     }
 
     /// Removes idle entries among the next few, so that a store of passing keys stays as large as the keys that matter.
-    fn make_room(&mut self, now: u64) {
+    pub(super) fn make_room(&mut self, now: u64) {
         let looks = if self.room.is_full() { LOOKS * 16 } else { LOOKS };
         for _ in 0..looks.min(self.table.places()) {
             if self.hand >= self.table.places() {
@@ -242,7 +269,7 @@ impl Shard {
             }
             match self.table.at(self.hand) {
                 // Another may move into its place.
-                Some(entry) if entry.is_idle(now) => self.remove(self.hand),
+                Some(entry) if entry.label.is_idle(now) => self.remove(self.hand),
                 _ => self.hand += 1,
             }
         }
@@ -266,7 +293,7 @@ pub(super) fn hash(hasher: &Hasher, scope: u32, key: &[u8]) -> u64 {
 }
 
 fn hash_by(hasher: &Hasher) -> impl Fn(&Entry) -> u64 {
-    move |entry| hash(hasher, entry.scope, entry.key.as_bytes())
+    move |entry| hash(hasher, entry.label.scope(), entry.key.as_bytes())
 }
 
 /// The state of a key that is new at this moment.
