@@ -1,6 +1,8 @@
 //! What a browser must be told of before it shows it to a page.
 
-use http::{HeaderName, header};
+use http::HeaderName;
+
+use crate::headers::names;
 
 /// The fields that a script in a browser can read only if `Access-Control-Expose-Headers` names them.
 ///
@@ -14,13 +16,13 @@ use http::{HeaderName, header};
 /// These are the fields of [`Headers::default`](crate::Headers::default) and `Retry-After-Ms`; where others were chosen,
 /// [`Headers::names`](crate::Headers::names) has them. The CORS layer goes outside the rate limit: see the page on [ordering](crate::guide::ordering).
 pub const EXPOSED_HEADERS: [HeaderName; 7] = [
-    header::RETRY_AFTER,
-    HeaderName::from_static("retry-after-ms"),
-    HeaderName::from_static("ratelimit"),
-    HeaderName::from_static("ratelimit-policy"),
-    HeaderName::from_static("x-ratelimit-limit"),
-    HeaderName::from_static("x-ratelimit-remaining"),
-    HeaderName::from_static("x-ratelimit-reset"),
+    names::RETRY_AFTER,
+    names::RETRY_AFTER_MS,
+    names::RATELIMIT,
+    names::POLICY,
+    names::X_LIMIT,
+    names::X_REMAINING,
+    names::X_RESET,
 ];
 
 /// The same for gRPC-Web, where a refusal has its status in the headers.

@@ -48,6 +48,7 @@
 //! - `redis`: [`RedisStore`].
 
 mod algorithm;
+mod base64;
 mod body;
 mod clock;
 mod cors;

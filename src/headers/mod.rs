@@ -8,7 +8,7 @@ mod build;
 mod family;
 mod ietf;
 mod moments;
-mod names;
+pub(crate) mod names;
 mod partition;
 mod policies;
 mod retry_after;
@@ -117,7 +117,7 @@ impl Headers {
     pub(crate) fn check(&self, limiter: &Limiter) {
         for rule in self.families.iter().filter_map(|family| family.rule()) {
             if !limiter.rules().has(rule) {
-                tracing::warn!("headers are to show the rule {rule:?}, but the limiter has {}", limiter.rules());
+                tracing::error!("headers are to show the rule {rule:?}, but the limiter has {}", limiter.rules());
             }
         }
     }

@@ -7,14 +7,14 @@ use super::{
     show::Show,
 };
 
-pub(super) const RETRY_AFTER: HeaderName = header::RETRY_AFTER;
-pub(super) const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
-pub(super) const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-pub(super) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+pub(crate) const RETRY_AFTER: HeaderName = header::RETRY_AFTER;
+pub(crate) const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
+pub(crate) const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+pub(crate) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
-pub(super) const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
-pub(super) const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
-pub(super) const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+pub(crate) const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+pub(crate) const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+pub(crate) const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
 const LIMIT: (&str, Show) = ("x-ratelimit-limit", Show::Limit);
 const REMAINING: (&str, Show) = ("x-ratelimit-remaining", Show::Remaining);

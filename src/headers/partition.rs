@@ -6,9 +6,9 @@ use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
 use super::text::Text;
-use crate::limiter::Pick;
+use crate::{base64::base64, limiter::Pick};
 
-/// Bytes of the digest that are told.
+/// Bytes of the digest that are told. A Byte Sequence is padded; a multiple of three needs no padding.
 const TOLD: usize = 12;
 
 #[derive(Clone)]
@@ -48,20 +48,8 @@ impl Partitions {
     pub(super) fn write(&self, rule: u16, text: &mut Text) {
         if let Some((_, told)) = self.0.iter().find(|(of, _)| *of == rule) {
             text.text(";pk=:");
-            base64(told, text);
+            text.text(&base64(told));
             text.text(":");
-        }
-    }
-}
-
-/// The standard alphabet. Twelve bytes come to sixteen characters, so there is no padding.
-fn base64(bytes: &[u8; TOLD], text: &mut Text) {
-    const ALPHABET: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for three in bytes.chunks(3) {
-        let bits = three.iter().fold(0, |bits, byte| bits << 8 | usize::from(*byte));
-        for shift in [18, 12, 6, 0] {
-            let place = bits >> shift & 63;
-            text.text(ALPHABET.get(place..=place).unwrap_or_default());
         }
     }
 }

@@ -7,7 +7,7 @@ use super::{
     moments::ceil_seconds,
     text::{LARGEST, push_escaped},
 };
-use crate::limit::Limit;
+use crate::{key::hex, limit::Limit};
 
 /// What the fields say of each rule whatever the request, written once.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl Policy {
             None => format!("{quoted};q={quota}"),
         };
         let older = window.map(|window| Older { quota, item: format!("{quota};w={window}") });
-        let bucket: String = Sha256::digest(name).iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        let bucket: Vec<u8> = Sha256::digest(name).iter().take(16).flat_map(|byte| hex(*byte)).collect();
         Policy {
             remaining: quoted + ";r=",
             named,

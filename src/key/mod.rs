@@ -50,7 +50,7 @@ pub use ip::{Ip, ip};
 pub use path_param::path_param;
 pub use proxies::{ClientHeader, TrustedProxies};
 pub use text::Key;
-pub(crate) use text::escape;
+pub(crate) use text::{escape, hex};
 
 /// What is made into a key composes as keys do.
 macro_rules! composes {

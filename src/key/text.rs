@@ -137,7 +137,7 @@ pub(super) fn write_digest(mark: u8, digest: &[u8], text: &mut Vec<u8>) {
     }
 }
 
-fn hex(byte: u8) -> [u8; 2] {
+pub(crate) fn hex(byte: u8) -> [u8; 2] {
     let digit = |half: u8| if half < 10 { b'0' + half } else { b'a' + half - 10 };
     [digit(byte >> 4), digit(byte & 15)]
 }
