@@ -10,7 +10,10 @@ use sfv::BareItem;
 use sluicegate::{Headers, Quota, RateLimitLayer, Rule, key};
 
 use super::{app, app_with, headers, layer, limiter, list, routes};
-use crate::support::app::{ask, field, get as fetch, serve, text};
+use crate::support::{
+    app::{ask, field, get as fetch, serve, text},
+    log::logged,
+};
 
 fn per_minute(amount: u64) -> Rule {
     Rule::fixed_window("r", Quota::per_minute(amount)).key(key::global())
@@ -180,4 +183,13 @@ const PARTITION_OF_ALL: [u8; 12] = [0xe6, 0x93, 0xc3, 0x06, 0x7b, 0x7e, 0xee, 0x
 async fn no_partition_unless_asked_for() {
     let response = fetch(&app([per_minute(9)]), "/").await;
     assert!(!field(&response, "ratelimit").is_some_and(|value| value.contains("pk")));
+}
+
+/// A family that shows nobody is a mistake in the configuration, and said when the layer is made.
+#[test]
+fn a_rule_that_is_not_there_is_told_of() {
+    let headers = headers().openai("tokens").of_rule("tokns").build().expect("sound alone");
+    let layer = RateLimitLayer::new(limiter([Rule::gcra("tokens", Quota::per_minute(2)).key(key::global())]));
+    let text = logged(|| drop(layer.headers(headers)));
+    assert!(text.contains("ERROR") && text.contains("\"tokns\", but the limiter has tokens"), "{text}");
 }
