@@ -117,14 +117,10 @@ impl Default for Call<'_> {
 impl<'a, K: IntoKey, const N: usize> From<[(&'a str, K); N]> for Call<'a> {
     #[inline]
     fn from(keys: [(&'a str, K); N]) -> Call<'a> {
-        let mut keys = keys.map(Some);
-        // Taken where it stands: an iterator would be another copy of it.
-        match keys.first_mut().map(Option::take) {
-            Some(Some((rule, key))) if N == 1 => Call(Entries::One(Entry::new(rule, key))),
-            first => {
-                let keys = first.into_iter().chain(keys).flatten();
-                Call(Entries::Many(keys.map(|(rule, key)| Entry::new(rule, key)).collect()))
-            }
+        let mut entries = keys.into_iter().map(|(rule, key)| Entry::new(rule, key));
+        match entries.next() {
+            Some(only) if N == 1 => Call(Entries::One(only)),
+            first => Call(Entries::Many(first.into_iter().chain(entries).collect())),
         }
     }
 }

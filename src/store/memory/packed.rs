@@ -53,7 +53,11 @@ impl Packed {
         }
         let mut state = gcra::State::Whole { dry_at, pace };
         let answer = parts.spend(&mut state, at, cost);
-        *self = State::Gcra(state).into();
+        *self = match state {
+            gcra::State::Whole { dry_at, pace } => Packed::Whole { dry_at, pace },
+            // Written under another quota.
+            state => State::Gcra(state).into(),
+        };
         Some(answer)
     }
 
