@@ -182,6 +182,7 @@ impl Inner {
         }
     }
 
+    #[inline(never)]
     fn decide_many(&self, ask: &Ask<'_>, at: Moment, answer: &mut Answer) -> Result<(), StoreError> {
         if ask.lines.len() > Overflowing::BITS as usize {
             return Err(StoreError::new(StoreErrorKind::Permanent, "more than 64 lines in one ask"));

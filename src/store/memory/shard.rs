@@ -117,6 +117,13 @@ impl Entry {
             self.label.set_idle_at(at.now + left.reset_after);
             return Verdict { wait, remaining: left.remaining, reset_after: left.reset_after };
         }
+        self.decide_in_steps(line, at, spend)
+    }
+
+    /// Apart, so that the short way stays short.
+    #[inline(never)]
+    fn decide_in_steps(&mut self, line: &Line<'_>, at: Moment, spend: bool) -> Verdict {
+        let params = line.limit.params();
         let mut state = self.state.take();
         let before = state.saved(at, spend);
         let repaired = params.advance(&mut state, at);
@@ -192,6 +199,11 @@ impl Shard {
         if let Some((_, entry)) = self.find(hash, line.scope.number(), line.key) {
             return Ok(entry.decide(line, at, spend));
         }
+        self.decide_new(line, at, spend)
+    }
+
+    #[inline(never)]
+    fn decide_new(&mut self, line: &Line<'_>, at: Moment, spend: bool) -> Result<Verdict, Full> {
         let judged = self.judge_new(line, line.key, at)?;
         let charge = spend && judged.wait == Wait::None;
         Ok(self.finish_new(line, line.key, at, judged, charge))
