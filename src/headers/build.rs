@@ -242,6 +242,25 @@ impl HeadersBuilder {
         self
     }
 
+    /// The most units a second that the `RateLimit` field may invite to spend: what it says of the remaining is lowered to as many
+    /// times its `t`. For show only; a client that spends faster is admitted as ever. Without it a burst is told whole.
+    ///
+    /// ```
+    /// use sluicegate::Headers;
+    ///
+    /// # fn main() -> Result<(), sluicegate::BuildError> {
+    /// Headers::builder().ietf().cap_ratio(100.0).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn cap_ratio(mut self, units_per_second: f64) -> HeadersBuilder {
+        if !(units_per_second.is_finite() && units_per_second > 0.0) {
+            return self.wrong("cap_ratio", format!("{units_per_second} is no rate; give units a second, more than 0"));
+        }
+        self.headers.cap_ratio = Some(units_per_second);
+        self
+    }
+
     /// The headers.
     ///
     /// # Errors

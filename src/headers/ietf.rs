@@ -87,15 +87,26 @@ fn standings(snapshot: &Snapshot<'_>) -> Option<HeaderValue> {
                 text.text(", ");
             }
             text.text(&policy.remaining);
-            text.number(standing.remaining());
+            let more_after = more_after(&standing, snapshot);
+            text.number(shown(standing.remaining(), more_after, snapshot.cap_ratio));
             text.text(";t=");
-            text.number(more_after(&standing, snapshot));
+            text.number(more_after);
             if let Some(partitions) = &snapshot.noted.partitions {
                 partitions.write(standing.index(), text);
             }
         }
     })
     .filter(|value| !value.is_empty())
+}
+
+/// What is told of what remains: no more than the ratio allows until there is more. One unit at least of what there is, so that
+/// nobody reads a refusal into it.
+#[allow(clippy::cast_precision_loss)]
+fn shown(remaining: u64, more_after: u64, cap_ratio: Option<f64>) -> u64 {
+    match cap_ratio {
+        Some(ratio) => remaining.min(((ratio * more_after as f64) as u64).max(1)),
+        None => remaining,
+    }
 }
 
 /// Seconds until there is more to spend: the end of a fixed window, the leaving of a log's oldest entry, a bucket's next unit. A

@@ -66,6 +66,8 @@ pub struct Headers {
     hide_when: Option<Hides>,
     partition: Option<Secret>,
     cap: Duration,
+    /// Units a second, for show.
+    cap_ratio: Option<f64>,
 }
 
 impl Headers {
@@ -92,6 +94,7 @@ impl Headers {
             hide_when: None,
             partition: None,
             cap: retry_after::LONGEST,
+            cap_ratio: None,
         }
     }
 
@@ -193,7 +196,14 @@ impl Headers {
         if status.is_informational() || (!self.on_redirects && is_redirect(status)) {
             return;
         }
-        let snapshot = Snapshot { decision, tightest: decision.tightest(), noted, retry_after, cap: self.cap };
+        let snapshot = Snapshot {
+            decision,
+            tightest: decision.tightest(),
+            noted,
+            retry_after,
+            cap: self.cap,
+            cap_ratio: self.cap_ratio,
+        };
         // A response has room for thousands of fields; where it is full, these are left out. One more than these, since servers
         // add a length: a map that grows has less to move while it is small.
         if response.headers_mut().try_reserve(self.most + 1).is_ok() {
@@ -241,6 +251,7 @@ struct Snapshot<'a> {
     noted: &'a Noted,
     retry_after: Option<u64>,
     cap: Duration,
+    cap_ratio: Option<f64>,
 }
 
 #[allow(clippy::cast_precision_loss)]
@@ -278,6 +289,7 @@ impl fmt::Debug for Headers {
             .field("hides", &self.hide_when.is_some())
             .field("partition_key", &self.partition.is_some())
             .field("cap", &self.cap)
+            .field("cap_ratio", &self.cap_ratio)
             .finish()
     }
 }

@@ -193,3 +193,20 @@ fn a_rule_that_is_not_there_is_told_of() {
     let text = logged(|| drop(layer.headers(headers)));
     assert!(text.contains("ERROR") && text.contains("\"tokns\", but the limiter has tokens"), "{text}");
 }
+
+#[tokio::test]
+async fn a_capped_ratio_lowers_what_is_told_and_nothing_else() {
+    let rule = || Rule::token_bucket("r", Quota::per_minute(60).burst(1_000)).key(key::global());
+    for (ratio, told) in [(Some(10.0), "\"r\";r=10;t=1"), (Some(0.1), "\"r\";r=1;t=1"), (None, "\"r\";r=999;t=1")] {
+        let headers = ratio.iter().fold(headers().ietf().x_ratelimit(), |headers, ratio| headers.cap_ratio(*ratio));
+        let response = fetch(&app_with(headers, [rule()]), "/").await;
+        assert_eq!(
+            (field(&response, "ratelimit"), field(&response, "x-ratelimit-remaining")),
+            (Some(told), Some("999"))
+        );
+    }
+    for wrong in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        let error = headers().ietf().cap_ratio(wrong).build().expect_err("no rate");
+        assert!(error.to_string().contains("cap_ratio"), "{error}");
+    }
+}
