@@ -5,30 +5,17 @@ use std::time::Duration;
 use axum::Router;
 use http::{HeaderMap, Method, Request, StatusCode};
 use proptest::prelude::*;
-use sluicegate::{
-    Clock, EXPOSED_GRPC_HEADERS, Limiter, ManualClock, MemoryStore, OnFailure, Quota, RateLimitLayer, RedisStore, Rule,
-    key,
-};
+use sluicegate::{EXPOSED_GRPC_HEADERS, Limiter, OnFailure, Quota, RateLimitLayer, RedisStore, Rule, key};
 use tokio::net::TcpStream;
 use tonic::{Code, Status, body::Body};
 use tonic_types::StatusExt;
 use tower::{Layer, ServiceBuilder, ServiceExt};
 
 use crate::support::{
-    app,
+    app::{self, layer, once},
     echo::{Echo, channel, repeat, say, serve},
     server::free_port,
-    stores::BEGIN,
 };
-
-fn layer(rules: impl IntoIterator<Item = Rule>) -> RateLimitLayer {
-    let builder = Limiter::builder(MemoryStore::new()).clock(Clock::manual(ManualClock::new(BEGIN)));
-    RateLimitLayer::new(rules.into_iter().fold(builder, |builder, rule| builder.rule(rule)).build().expect("sound"))
-}
-
-fn once(name: &str) -> Rule {
-    Rule::gcra(name, Quota::per_minute(1)).key(key::global())
-}
 
 fn metadata<'a>(status: &'a Status, name: &str) -> Option<&'a str> {
     status.metadata().get(name).map(|value| value.to_str().expect("text"))

@@ -21,27 +21,16 @@ use http_body::{Frame, SizeHint};
 use http_body_util::{BodyExt, Empty, Full};
 use proptest::prelude::*;
 use sluicegate::{
-    Clock, Decision, Limiter, ManualClock, MemoryStore, OnFailure, Quota, RateLimitLayer, RedisStore, ResponseBody,
-    Rule, key,
+    Decision, Limiter, OnFailure, Quota, RateLimitLayer, RedisStore, ResponseBody, Rule, key,
     refusal::{Cause, Format},
 };
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::{
-    app::{ask, field, get as fetch, serve, text},
+    app::{ask, field, get as fetch, layer, once, serve, text},
     log::Log,
     server::free_port,
-    stores::BEGIN,
 };
-
-fn layer(rules: impl IntoIterator<Item = Rule>) -> RateLimitLayer {
-    let builder = Limiter::builder(MemoryStore::new()).clock(Clock::manual(ManualClock::new(BEGIN)));
-    RateLimitLayer::new(rules.into_iter().fold(builder, |builder, rule| builder.rule(rule)).build().expect("sound"))
-}
-
-fn once(name: &str) -> Rule {
-    Rule::gcra(name, Quota::per_minute(1)).key(key::global())
-}
 
 /// Every request is refused, and none will ever fit.
 fn never() -> RateLimitLayer {

@@ -5,7 +5,10 @@ use std::net::SocketAddr;
 use axum::{Router, body::Body, http::Request};
 use http::{Response, request::Builder};
 use http_body_util::BodyExt;
+use sluicegate::{Clock, Limiter, ManualClock, MemoryStore, Quota, RateLimitLayer, Rule, key};
 use tower::ServiceExt;
+
+use super::stores::BEGIN;
 
 /// Serves on a free port, as a real application would.
 pub async fn serve(app: Router) -> SocketAddr {
@@ -32,4 +35,15 @@ pub async fn text(response: Response<Body>) -> String {
 
 pub fn field<'a, B>(response: &'a Response<B>, name: &str) -> Option<&'a str> {
     response.headers().get(name).map(|value| value.to_str().expect("text"))
+}
+
+/// A layer in memory whose time stands still.
+pub fn layer(rules: impl IntoIterator<Item = Rule>) -> RateLimitLayer {
+    let builder = Limiter::builder(MemoryStore::new()).clock(Clock::manual(ManualClock::new(BEGIN)));
+    RateLimitLayer::new(rules.into_iter().fold(builder, |builder, rule| builder.rule(rule)).build().expect("sound"))
+}
+
+/// A rule that admits one request of all.
+pub fn once(name: &str) -> Rule {
+    Rule::gcra(name, Quota::per_minute(1)).key(key::global())
 }
