@@ -31,6 +31,8 @@ struct More {
     applied: Box<[Applied]>,
     /// Why the store gave no answer.
     failure: Option<StoreError>,
+    /// Whether a rule refuses what the store gave no answer to.
+    refused: bool,
     /// The decision of a limiter further out.
     outer: Option<Decision>,
 }
@@ -103,8 +105,8 @@ impl Decision {
         Decision { rules, one: None, more: Some(Arc::new(More { applied, ..More::default() })) }
     }
 
-    pub(crate) fn failed(rules: Arc<Handle>, error: StoreError) -> Decision {
-        let more = More { failure: Some(error), ..More::default() };
+    pub(crate) fn failed(rules: Arc<Handle>, error: StoreError, applied: Box<[Applied]>, refused: bool) -> Decision {
+        let more = More { applied, failure: Some(error), refused, outer: None };
         Decision { rules, one: None, more: Some(Arc::new(more)) }
     }
 
@@ -133,18 +135,23 @@ impl Decision {
         }
     }
 
-    /// Whether the request may go on: no rule refused it. Also true when the store gave no answer; see
-    /// [`failure`](Decision::failure).
+    /// Whether the request may go on: no rule refused it. When the store gave no answer, this is as the rules
+    /// [say](crate::OnFailure); see [`failure`](Decision::failure).
     pub fn is_allowed(&self) -> bool {
         !self.is_refused()
     }
 
     /// Whether a rule refused the request. Nothing was spent then, in any rule.
     pub fn is_refused(&self) -> bool {
+        self.is_over_quota() || self.more.as_ref().is_some_and(|more| more.refused)
+    }
+
+    /// Whether a quota refused the request, and not only a rule that refuses what the store gave no answer to.
+    pub(crate) fn is_over_quota(&self) -> bool {
         !self.applied().iter().all(Applied::fits)
     }
 
-    /// Why the store gave no answer, if it gave none.
+    /// Why the store gave no answer, if it gave none. Rules that counted in this process instead have standings all the same.
     pub fn failure(&self) -> Option<&StoreError> {
         self.more.as_ref()?.failure.as_ref()
     }
@@ -185,7 +192,7 @@ impl Decision {
     /// The rule nearest to refusing, by the share of its capacity that remains; of a refused request, the one that must
     /// wait longest.
     pub fn tightest(&self) -> Option<Standing<'_>> {
-        if self.is_refused() {
+        if self.is_over_quota() {
             let refused = self.standings().filter(Standing::is_refused);
             return refused.max_by_key(|standing| match standing.verdict.wait {
                 Wait::None => 0,

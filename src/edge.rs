@@ -2,7 +2,6 @@ use std::time::Duration;
 
 use crate::{
     headers::{Headers, retry_after},
-    layer::OnFailure,
     limiter::Limiter,
     refusal,
 };
@@ -11,7 +10,6 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct Edge {
     pub(crate) limiter: Limiter,
-    pub(crate) on_failure: OnFailure,
     pub(crate) skip_preflight: bool,
     pub(crate) refusals: refusal::Settings,
     pub(crate) headers: Headers,
@@ -22,17 +20,11 @@ impl Edge {
     pub(crate) fn new(limiter: Limiter) -> Edge {
         Edge {
             limiter,
-            on_failure: OnFailure::Allow,
             skip_preflight: true,
             refusals: refusal::Settings::default(),
             headers: Headers::default(),
             jitter: true,
         }
-    }
-
-    /// Whether requests that the store gave no answer to are refused.
-    pub(crate) fn refuses_failures(&self) -> bool {
-        self.on_failure == OnFailure::Refuse
     }
 
     /// The seconds that a refusal tells to wait. Drawn anew at each call: ask once for a refusal.

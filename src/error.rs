@@ -1,6 +1,8 @@
 //! Errors one can ask: what failed, and whether trying again can help.
 
-use std::{borrow::Cow, error::Error, fmt};
+use std::{borrow::Cow, error::Error, fmt, sync::Arc};
+
+use crate::store::Partial;
 
 /// A limiter or store that cannot be built as described: which rule, which field, and what would be right.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,11 +13,13 @@ pub struct BuildError {
 }
 
 impl BuildError {
-    pub(crate) fn rule(rule: &str, field: &'static str, text: String) -> BuildError {
+    /// An error of the field `field` of a rule, for stores of one's own.
+    pub fn rule(rule: &str, field: &'static str, text: String) -> BuildError {
         BuildError { rule: Some(rule.escape_debug().to_string()), field, text }
     }
 
-    pub(crate) fn new(field: &'static str, text: impl Into<String>) -> BuildError {
+    /// An error of the field `field`, for stores of one's own.
+    pub fn new(field: &'static str, text: impl Into<String>) -> BuildError {
         BuildError { rule: None, field, text: text.into() }
     }
 
@@ -46,6 +50,8 @@ impl Error for BuildError {}
 pub struct StoreError {
     kind: StoreErrorKind,
     text: Cow<'static, str>,
+    uncharged: bool,
+    partial: Option<Arc<Partial>>,
 }
 
 /// The kinds of [`StoreError`].
@@ -62,12 +68,15 @@ pub enum StoreErrorKind {
     Permanent,
     /// The answer made no sense.
     Garbled,
+    /// The store was not asked: it failed too often of late, and its circuit breaker is open.
+    Open,
 }
 
 impl StoreError {
     /// An error of this kind, for stores of one's own. `text` must hold no secrets: it is logged.
     pub fn new(kind: StoreErrorKind, text: impl Into<Cow<'static, str>>) -> StoreError {
-        StoreError { kind, text: text.into() }
+        let uncharged = matches!(kind, StoreErrorKind::Refused | StoreErrorKind::Permanent | StoreErrorKind::Open);
+        StoreError { kind, text: text.into(), uncharged, partial: None }
     }
 
     /// What kind of failure it was.
@@ -78,6 +87,29 @@ impl StoreError {
     /// Whether the deadline passed.
     pub fn is_timeout(&self) -> bool {
         self.kind == StoreErrorKind::Timeout
+    }
+
+    /// Says that nothing was charged for certain: the call was never sent, say. Of a timeout or a lost connection that is
+    /// not known otherwise.
+    pub fn uncharged(mut self) -> StoreError {
+        self.uncharged = true;
+        self
+    }
+
+    /// Whether the ask may have been charged although no answer came.
+    pub fn may_have_charged(&self) -> bool {
+        !self.uncharged
+    }
+
+    /// Adds what is known of the ask all the same.
+    pub fn with(mut self, partial: Partial) -> StoreError {
+        self.partial = Some(Arc::new(partial));
+        self
+    }
+
+    /// What is known of the ask all the same.
+    pub fn partial(&self) -> Option<&Partial> {
+        self.partial.as_deref()
     }
 
     /// Whether it may pass by itself. What is not transient needs an operator.

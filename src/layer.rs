@@ -31,43 +31,17 @@ use crate::{
 /// Requests that a rule refuses get a 429 and do not reach the service; every other response carries the quota fields. The
 /// order among other layers matters: see the [guide](crate::guide::ordering).
 ///
-/// Where the store gives no answer, requests are allowed; a login or a payment may want the opposite:
-///
-/// ```
-/// # use sluicegate::{key, Limiter, MemoryStore, Quota, Rule};
-/// use sluicegate::{OnFailure, RateLimitLayer};
-///
-/// # fn layer(limiter: Limiter) -> RateLimitLayer {
-/// RateLimitLayer::new(limiter).on_failure(OnFailure::Refuse)
-/// # }
-/// ```
+/// What becomes of requests while the store gives no answer is for each rule to say: [`Rule::on_failure`](crate::Rule::on_failure).
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct RateLimitLayer {
     edge: Arc<Edge>,
 }
 
-/// What happens to a request when the store gives no answer in time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum OnFailure {
-    /// It goes on, unlimited.
-    #[default]
-    Allow,
-    /// It is refused with 503.
-    Refuse,
-}
-
 impl RateLimitLayer {
     /// Limits by every rule of `limiter`.
     pub fn new(limiter: Limiter) -> RateLimitLayer {
         RateLimitLayer { edge: Arc::new(Edge::new(limiter)) }
-    }
-
-    /// What happens when the store gives no answer in time.
-    pub fn on_failure(mut self, on_failure: OnFailure) -> RateLimitLayer {
-        Arc::make_mut(&mut self.edge).on_failure = on_failure;
-        self
     }
 
     /// Whether preflight requests (`OPTIONS` with `Origin` and `Access-Control-Request-Method`) pass unlimited; they do unless

@@ -63,6 +63,7 @@ mod limit;
 mod limiter;
 mod observer;
 pub mod refusal;
+mod resilience;
 mod service;
 pub mod store;
 
@@ -73,10 +74,11 @@ pub use decision::{Decision, Standing};
 pub use error::{BuildError, StoreError, StoreErrorKind};
 pub use future::ResponseFuture;
 pub use headers::{Headers, HeadersBuilder};
-pub use layer::{OnFailure, RateLimitLayer};
-pub use limit::{Algorithm, Limit, Quota, Rule};
+pub use layer::RateLimitLayer;
+pub use limit::{Algorithm, Limit, OnFailure, Quota, Rule};
 pub use limiter::{Call, Limiter, LimiterBuilder};
 pub use observer::{Observer, StoreEvent};
+pub use resilience::Resilient;
 pub use service::RateLimit;
 pub use store::MemoryStore;
 #[cfg(feature = "redis")]

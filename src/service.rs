@@ -30,21 +30,20 @@ impl<S> RateLimit<S> {
     }
 
     /// Whether this request passes unlimited: a preflight, or one that this very limiter has counted further out.
-    fn passes(&self, head: &mut Parts) -> Passes {
+    fn passes(&self, head: &mut Parts) -> bool {
         let outer = head.extensions.get::<Decision>();
         if self.edge.skip_preflight && is_preflight(head) {
             if outer.is_none() {
                 // For handlers that ask for it.
                 head.extensions.insert(self.edge.limiter.undecided());
             }
-            return Passes::Unlimited;
+            return true;
         }
-        let Some(counted) = outer.and_then(|outer| outer.of(self.edge.limiter.rules())) else { return Passes::No };
+        if outer.and_then(|outer| outer.of(self.edge.limiter.rules())).is_none() {
+            return false;
+        }
         self.edge.limiter.warn_of_layering_twice();
-        if counted.failure().is_some() && self.edge.refuses_failures() {
-            return Passes::Failed(counted.clone());
-        }
-        Passes::Unlimited
+        true
     }
 }
 
@@ -69,13 +68,6 @@ impl<S: Clone> RateLimit<S> {
     }
 }
 
-enum Passes {
-    No,
-    Unlimited,
-    /// A layer further out let it pass although the store gave no answer; this one does not.
-    Failed(Decision),
-}
-
 /// What a browser asks before the request proper. It carries no credentials, and refusing it breaks the request.
 fn is_preflight(head: &Parts) -> bool {
     head.method == Method::OPTIONS
@@ -98,12 +90,8 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (mut head, body) = request.into_parts();
-        match self.passes(&mut head) {
-            Passes::No => {}
-            Passes::Unlimited => {
-                return ResponseFuture::unlimited(self.inner.call(Request::from_parts(head, body)));
-            }
-            Passes::Failed(decision) => return self.follow(Ruling::Decided(decision), head, body),
+        if self.passes(&mut head) {
+            return ResponseFuture::unlimited(self.inner.call(Request::from_parts(head, body)));
         }
         let picks = match self.edge.limiter.pick_now(&head) {
             Some(Picked::Rules(picks)) => picks,

@@ -1,11 +1,13 @@
 //! What users say about limits: [`Rule`]s with a [`Quota`] each, checked and turned into [`Limit`]s when a limiter is built.
 
 mod compiled;
+mod on_failure;
 mod quota;
 mod rule;
 
 pub(crate) use compiled::micros;
 pub use compiled::{Algorithm, Limit};
+pub use on_failure::OnFailure;
 pub use quota::Quota;
 pub use rule::Rule;
 pub(crate) use rule::{Cost, When};

@@ -2,7 +2,7 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use http::request::Parts;
 
-use super::{Algorithm, Limit, Quota, compiled::micros};
+use super::{Algorithm, Limit, OnFailure, Quota, compiled::micros};
 use crate::{
     algorithm::fixed_window::Start,
     error::BuildError,
@@ -34,6 +34,7 @@ pub struct Rule {
     pub(crate) key: Option<KeyBy>,
     pub(crate) cost: Cost,
     pub(crate) when: When,
+    pub(crate) on_failure: Option<OnFailure>,
 }
 
 type Condition = dyn Fn(&Parts) -> bool + Send + Sync;
@@ -89,6 +90,7 @@ impl Rule {
             key: None,
             cost: Cost::Fixed(1),
             when: When::default(),
+            on_failure: None,
         }
     }
 
@@ -192,6 +194,20 @@ impl Rule {
         F: Fn(&Parts) -> u64 + Send + Sync + 'static,
     {
         self.cost = Cost::By(Arc::new(closure));
+        self
+    }
+
+    /// What happens under this rule when the store gives no answer in time: the limiter's
+    /// [`on_failure`](crate::LimiterBuilder::on_failure) unless said otherwise, which is [`OnFailure::Local`].
+    ///
+    /// ```
+    /// use sluicegate::{key, OnFailure, Quota, Rule};
+    ///
+    /// // Better no login than a guessed password.
+    /// Rule::sliding_log("logins", Quota::per_minute(5)).key(key::ip()).on_failure(OnFailure::Refuse);
+    /// ```
+    pub fn on_failure(mut self, on_failure: OnFailure) -> Rule {
+        self.on_failure = Some(on_failure);
         self
     }
 

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     clock::Clock,
     error::BuildError,
-    limit::Rule,
+    limit::{Limit, OnFailure, Rule},
     observer::Observer,
     store::{Scope, Store},
 };
@@ -23,13 +23,21 @@ pub struct LimiterBuilder {
     store: Box<dyn Store>,
     namespace: String,
     rules: Vec<Rule>,
+    on_failure: OnFailure,
     clock: Clock,
     observer: Option<Arc<dyn Observer>>,
 }
 
 impl LimiterBuilder {
     pub(super) fn new(store: Box<dyn Store>) -> LimiterBuilder {
-        LimiterBuilder { store, namespace: program(), rules: Vec::new(), clock: Clock::store(), observer: None }
+        LimiterBuilder {
+            store,
+            namespace: program(),
+            rules: Vec::new(),
+            on_failure: OnFailure::default(),
+            clock: Clock::store(),
+            observer: None,
+        }
     }
 
     /// Adds a rule. Every rule that has a key for a request must admit it.
@@ -43,6 +51,13 @@ impl LimiterBuilder {
     /// programs do not meet by accident; name one where the program's name says little.
     pub fn namespace(mut self, namespace: impl Into<String>) -> LimiterBuilder {
         self.namespace = namespace.into();
+        self
+    }
+
+    /// What happens when the store gives no answer in time, under rules that do not say it
+    /// [themselves](Rule::on_failure): [`OnFailure::Local`] unless said otherwise.
+    pub fn on_failure(mut self, on_failure: OnFailure) -> LimiterBuilder {
+        self.on_failure = on_failure;
         self
     }
 
@@ -86,8 +101,19 @@ impl LimiterBuilder {
             }
             let scope = Scope::new(&self.namespace, &rule.name);
             let Some(key) = rule.key else { continue };
-            rules.push(CheckedRule { index, name: rule.name, limit, scope, key, cost: rule.cost, when: rule.when });
+            rules.push(CheckedRule {
+                index,
+                name: rule.name,
+                limit,
+                scope,
+                key,
+                cost: rule.cost,
+                when: rule.when,
+                on_failure: rule.on_failure.unwrap_or(self.on_failure),
+            });
         }
+        let limits: Vec<(&str, &Limit)> = rules.iter().map(|rule| (rule.name(), rule.limit())).collect();
+        self.store.accept(&limits)?;
         if let Some(observer) = &self.observer {
             self.store.observe(observer);
         }

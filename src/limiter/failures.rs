@@ -3,7 +3,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
 
 /// Logs decisions that the store failed to make: one line a second, with how many there were since the last.
 #[derive(Debug, Default)]
@@ -11,6 +11,10 @@ pub(super) struct Failures(Mutex<(Option<Instant>, u64)>);
 
 impl Failures {
     pub(super) fn log(&self, error: &StoreError) {
+        // Nobody was asked; that it came to this was logged then.
+        if error.kind() == StoreErrorKind::Open {
+            return;
+        }
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (last, count) = &mut *state;
         *count += 1;

@@ -29,8 +29,9 @@ use crate::{
     clock::Clock,
     decision::{Applied, Decision},
     error::{StoreError, StoreErrorKind},
+    limit::OnFailure,
     observer::Observer,
-    store::{Answer, Ask, Line, Purpose, Store},
+    store::{Answer, Ask, Line, Partial, Purpose, Store},
 };
 
 /// Rules over a store. Cheap to clone; clones are one limiter.
@@ -70,7 +71,7 @@ struct Inner {
 impl Limiter {
     /// Begins a limiter over `store`.
     pub fn builder(store: impl Store) -> LimiterBuilder {
-        LimiterBuilder::new(Box::new(store))
+        LimiterBuilder::new(store.boxed())
     }
 
     /// Judges the call under every rule it names a key for, and charges all of them if all admit it.
@@ -161,6 +162,8 @@ impl Limiter {
     fn ask_now(&self, call: &mut Call<'_>, purpose: Purpose, failure: &mut Option<StoreError>) -> Option<Applied> {
         if let Err(error) = self.resolve(call) {
             *failure = Some(error);
+            // No rule is to say what happens then: the mistake is in the call.
+            *call = Call::new();
             return None;
         }
         self.apply_now(call.only()?, purpose, failure)
@@ -168,7 +171,7 @@ impl Limiter {
 
     async fn decide_further(&self, call: &Call<'_>, purpose: Purpose, failure: Option<StoreError>) -> Decision {
         if let Some(error) = failure {
-            return self.failed(error);
+            return self.failed(error, call.picks());
         }
         if call.only().is_none()
             && let Some(decision) = self.decide_now(call.picks(), purpose)
@@ -195,7 +198,7 @@ impl Limiter {
             let mut failure = None;
             return match self.apply_now(pick, purpose, &mut failure) {
                 Some(applied) => Some(Decision::one(Arc::clone(self.0.rules.handle()), applied)),
-                None => failure.map(|error| self.failed(error)),
+                None => failure.map(|error| self.failed(error, picks)),
             };
         }
         let lines = self.lines(picks.clone());
@@ -203,7 +206,7 @@ impl Limiter {
         let done = self.0.store.acquire_now(&ask, &mut answer)?;
         Some(match done {
             Ok(()) => self.decided(picks, answer),
-            Err(error) => self.failed(error),
+            Err(error) => self.failed(error, picks),
         })
     }
 
@@ -234,14 +237,20 @@ impl Limiter {
         let ask = Ask { lines: &lines, purpose, time: self.0.clock.time() };
         match self.0.store.acquire(&ask).await {
             Ok(answer) => self.decided(picks, answer),
-            Err(error) => self.failed(error),
+            Err(error) => self.failed(error, picks),
         }
     }
 
     #[inline]
     fn line<'a>(&'a self, pick: &'a Pick) -> Option<Line<'a>> {
         let rule = self.0.rules.get(pick.rule)?;
-        Some(Line { scope: rule.scope(), key: pick.key.as_bytes(), limit: rule.limit(), cost: pick.cost })
+        Some(Line {
+            scope: rule.scope(),
+            key: pick.key.as_bytes(),
+            limit: rule.limit(),
+            cost: pick.cost,
+            on_failure: rule.on_failure(),
+        })
     }
 
     fn lines<'a, 'p: 'a>(&'a self, picks: impl Iterator<Item = &'p Pick>) -> SmallVec<[Line<'a>; 4]> {
@@ -251,16 +260,29 @@ impl Limiter {
     #[inline]
     fn decided<'p>(&self, picks: impl ExactSizeIterator<Item = &'p Pick>, answer: Answer) -> Decision {
         if answer.verdicts.len() != picks.len() {
-            return self.failed(miscounted());
+            return self.failed(miscounted(), picks);
         }
         let applied = picks.zip(&answer.verdicts).map(|(pick, verdict)| Applied::new(pick.rule, pick.cost, verdict));
         self.told(Decision::new(Arc::clone(self.0.rules.handle()), applied))
     }
 
+    /// What the store knows all the same decides, or the rules' own word for such a case.
     #[cold]
-    fn failed(&self, error: StoreError) -> Decision {
+    fn failed<'p>(&self, error: StoreError, picks: impl Iterator<Item = &'p Pick>) -> Decision {
         self.0.failures.log(&error);
-        self.told(Decision::failed(Arc::clone(self.0.rules.handle()), error))
+        let mut verdicts = error.partial().map(Partial::verdicts).unwrap_or_default().iter();
+        let mut refused = error.partial().is_some_and(Partial::refuses);
+        let mut applied = Vec::new();
+        for pick in picks {
+            match verdicts.next().copied().flatten() {
+                Some(verdict) => applied.push(Applied::new(pick.rule, pick.cost, &verdict)),
+                None => {
+                    let rule = self.0.rules.get(pick.rule);
+                    refused |= rule.is_some_and(|rule| rule.on_failure() == OnFailure::Refuse);
+                }
+            }
+        }
+        self.told(Decision::failed(Arc::clone(self.0.rules.handle()), error, applied.into(), refused))
     }
 
     #[inline]

@@ -5,7 +5,7 @@ use http::request::Parts;
 use crate::{
     headers::Policies,
     key::KeyBy,
-    limit::{Cost, Limit, When},
+    limit::{Cost, Limit, OnFailure, When},
     store::Scope,
 };
 
@@ -25,6 +25,7 @@ pub(crate) struct CheckedRule {
     pub(super) key: KeyBy,
     pub(super) cost: Cost,
     pub(super) when: When,
+    pub(super) on_failure: OnFailure,
 }
 
 impl CheckedRule {
@@ -42,6 +43,10 @@ impl CheckedRule {
 
     pub(crate) fn scope(&self) -> &Scope {
         &self.scope
+    }
+
+    pub(super) fn on_failure(&self) -> OnFailure {
+        self.on_failure
     }
 
     pub(super) fn applies(&self, head: &Parts) -> bool {

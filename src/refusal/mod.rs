@@ -95,7 +95,7 @@ pub struct Refusal<'a> {
 pub enum Cause {
     /// A rule: its quota is used up, or can never hold the cost.
     Quota,
-    /// The store gave no answer, and the layer refuses what it cannot judge.
+    /// The store gave no answer, and a rule refuses what it cannot judge.
     Store,
     /// A key closure.
     Key,
@@ -130,9 +130,9 @@ impl Default for Settings {
 impl<'a> Refusal<'a> {
     /// `None`: the request may go on.
     pub(crate) fn of(decision: &'a Decision, head: &'a Parts, edge: &Edge) -> Option<Refusal<'a>> {
-        let (cause, status, retry_after) = if decision.is_refused() {
+        let (cause, status, retry_after) = if decision.is_over_quota() {
             (Cause::Quota, StatusCode::TOO_MANY_REQUESTS, decision.retry_after().map(|wait| edge.retry_after(wait)))
-        } else if decision.failure().is_some() && edge.refuses_failures() {
+        } else if decision.is_refused() {
             (Cause::Store, StatusCode::SERVICE_UNAVAILABLE, Some(edge.retry_after(Duration::from_secs(1))))
         } else {
             return None;

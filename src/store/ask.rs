@@ -5,27 +5,32 @@ use std::{
 
 use smallvec::SmallVec;
 
+use super::Id;
 pub use crate::algorithm::Wait;
-use crate::limit::Limit;
+use crate::limit::{Limit, OnFailure};
 
 /// What a limiter asks of a store.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
     /// One line for each rule that applies.
     pub lines: &'a [Line<'a>],
-    /// Whether to spend.
+    /// What it is for.
     pub purpose: Purpose,
     /// Whose time counts.
     pub time: Time,
 }
 
-/// Whether an ask spends what it judges.
+/// What an ask is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Judge, and charge if every line fits.
     Spend,
     /// Judge only; nothing is written.
     Peek,
+    /// Charge what was admitted elsewhere: of each line's cost as much as is left. Once for each id.
+    Take(Id),
+    /// Give back what was charged: of each line's cost as much as is spent. Once for each id.
+    Give(Id),
 }
 
 /// Whose time counts.
@@ -56,6 +61,8 @@ pub struct Line<'a> {
     pub limit: &'a Limit,
     /// The cost in units.
     pub cost: u64,
+    /// What happens under the rule when the store gives no answer.
+    pub on_failure: OnFailure,
 }
 
 impl Line<'_> {

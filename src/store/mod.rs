@@ -5,18 +5,26 @@
 //! compose: one that wraps another is a store too.
 
 mod ask;
+mod id;
 mod memory;
+mod partial;
 #[cfg(feature = "redis")]
 mod redis;
 
-use std::{fmt, future::Future, pin::Pin, sync::Arc};
+use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 pub use ask::{Answer, Ask, Line, Purpose, Scope, Time, Verdict, Wait};
+pub use id::Id;
 pub use memory::MemoryStore;
+pub use partial::Partial;
 #[cfg(feature = "redis")]
-pub use redis::{RedisStore, RedisStoreBuilder};
+pub use redis::{RedisStore, RedisStoreBuilder, Urls};
 
-use crate::{error::StoreError, observer::Observer};
+use crate::{
+    error::{BuildError, StoreError},
+    limit::Limit,
+    observer::Observer,
+};
 
 /// What a store's methods return.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
@@ -33,7 +41,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Judges every line, and charges all if all fit and the purpose is to spend.
+    /// Judges every line, and does what the [purpose](Purpose) is: charges all if all fit, for one.
     fn acquire<'a>(&'a self, ask: &'a Ask<'a>) -> StoreFuture<'a, Answer>;
 
     /// Forgets what was counted for these lines.
@@ -43,5 +51,35 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// a `Weak`.
     fn observe(&self, observer: &Arc<dyn Observer>) {
         let _ = observer;
+    }
+
+    /// Whether the store can keep these limits of rules. Asked once, when a limiter is built.
+    ///
+    /// # Errors
+    ///
+    /// Which rule it cannot keep, why, and what would be right.
+    fn accept(&self, rules: &[(&str, &Limit)]) -> Result<(), BuildError> {
+        let _ = rules;
+        Ok(())
+    }
+
+    /// Which part of the store keeps this line's count, by a small number. Parts fail separately, like the nodes of a
+    /// Cluster; a store that fails as a whole has one.
+    fn part(&self, line: &Line<'_>) -> usize {
+        let _ = line;
+        0
+    }
+
+    /// The longest that an ask takes, where the store itself sees to it.
+    fn deadline(&self) -> Option<Duration> {
+        None
+    }
+
+    /// The store as a limiter keeps it. A store over a network puts itself into a [`Resilient`](crate::Resilient) here.
+    fn boxed(self) -> Box<dyn Store>
+    where
+        Self: Sized,
+    {
+        Box::new(self)
     }
 }

@@ -11,14 +11,13 @@ use axum::{
 };
 use http::{Response, StatusCode};
 use sluicegate::{
-    Clock, Decision, Headers, Limiter, ManualClock, MemoryStore, OnFailure, Quota, RateLimitLayer, RedisStore, Rule,
+    Clock, Decision, Headers, Limiter, ManualClock, MemoryStore, Quota, RateLimitLayer, Rule,
     key::{self, Found, KeyBy},
 };
 use tower::{Layer, Service, ServiceExt, limit::GlobalConcurrencyLimitLayer, service_fn};
 
 use crate::support::{
     app::{ask, field, get as fetch},
-    server::free_port,
     stores::{BEGIN, every_store},
 };
 
@@ -59,20 +58,6 @@ async fn a_handler_that_asks_for_the_decision_gets_one_in_a_preflight() {
     // Without an origin no browser has sent it.
     assert_eq!(ask(&app, options()).await.status(), 200);
     assert_eq!(ask(&app, options()).await.status(), 429);
-}
-
-/// The outer layer lets requests pass while the store is down; the inner one around logins does not.
-#[tokio::test]
-async fn the_stricter_of_two_layers_of_one_limiter_refuses_when_the_store_is_down() {
-    let store = RedisStore::connect(format!("redis://127.0.0.1:{}", free_port())).expect("a sound address");
-    let limiter = Limiter::builder(store).rule(per_hour(1)).build().expect("sound");
-    let strict = RateLimitLayer::new(limiter.clone()).on_failure(OnFailure::Refuse);
-    let app = Router::new()
-        .route("/login", get(|| async {}).layer(strict))
-        .route("/", get(|| async {}))
-        .layer(RateLimitLayer::new(limiter));
-    assert_eq!(fetch(&app, "/").await.status(), 200);
-    assert_eq!(fetch(&app, "/login").await.status(), 503);
 }
 
 /// A gateway that adds a header to what the caller has sent must not let the caller choose.

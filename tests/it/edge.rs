@@ -259,16 +259,16 @@ async fn handlers_read_the_decision() {
 #[tokio::test]
 async fn when_the_store_is_down_requests_pass_or_are_refused_as_told() {
     let url = format!("redis://127.0.0.1:{}", free_port());
-    let limiter = || {
+    let limiter = |on_failure| {
         let store = RedisStore::connect(&*url).expect("a sound address");
-        Limiter::builder(store).rule(per_minute(1)).build().expect("a sound rule")
+        Limiter::builder(store).rule(per_minute(1)).on_failure(on_failure).build().expect("a sound rule")
     };
-    let open = app(RateLimitLayer::new(limiter()));
+    let open = app(RateLimitLayer::new(limiter(OnFailure::Allow)));
     for _ in 0..3 {
         let response = fetch(&open, "/").await;
         assert_eq!((response.status().as_u16(), field(&response, "ratelimit")), (200, None));
     }
-    let closed = app(RateLimitLayer::new(limiter()).on_failure(OnFailure::Refuse).jitter(false));
+    let closed = app(RateLimitLayer::new(limiter(OnFailure::Refuse)).jitter(false));
     let response = fetch(&closed, "/").await;
     assert_eq!((response.status().as_u16(), field(&response, "retry-after")), (503, Some("1")));
     assert_eq!(field(&response, "cache-control"), Some("no-store"));

@@ -92,8 +92,8 @@ async fn a_call_that_can_never_fit_is_not_to_be_retried() {
 #[tokio::test]
 async fn where_the_store_gives_no_answer_the_service_is_unavailable() {
     let store = RedisStore::connect(format!("redis://127.0.0.1:{}", free_port())).expect("a sound address");
-    let limiter = Limiter::builder(store).rule(once("r")).build().expect("sound");
-    let layer = RateLimitLayer::new(limiter).on_failure(OnFailure::Refuse).grpc_details(true);
+    let limiter = Limiter::builder(store).rule(once("r").on_failure(OnFailure::Refuse)).build().expect("sound");
+    let layer = RateLimitLayer::new(limiter).grpc_details(true);
     let status = say(channel(serve(layer).await).await, "anyone?").await.expect_err("a refusal");
     assert_eq!(status.code(), Code::Unavailable);
     let seconds: u64 = metadata(&status, "retry-after").expect("seconds").parse().expect("a number");

@@ -39,8 +39,8 @@ fn never() -> RateLimitLayer {
 
 fn down() -> RateLimitLayer {
     let store = RedisStore::connect(format!("redis://127.0.0.1:{}", free_port())).expect("a sound address");
-    let limiter = Limiter::builder(store).rule(once("r")).build().expect("sound");
-    RateLimitLayer::new(limiter).on_failure(OnFailure::Refuse)
+    let limiter = Limiter::builder(store).rule(once("r").on_failure(OnFailure::Refuse)).build().expect("sound");
+    RateLimitLayer::new(limiter)
 }
 
 /// Its handler sets what must not be in a refusal.

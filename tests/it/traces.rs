@@ -8,7 +8,7 @@ use proptest::{
     test_runner::{Config, TestRng, TestRunner},
 };
 use sluicegate::{
-    Call, Clock, Decision, Limiter, ManualClock, MemoryStore, Quota, Rule, key,
+    Call, Clock, Decision, Limiter, ManualClock, MemoryStore, OnFailure, Quota, Rule, key,
     store::{Ask, Line, Purpose, Scope, Store, Time},
 };
 
@@ -194,7 +194,7 @@ async fn clocks_that_differ_agree() {
             for (offset, cost, spend) in jitter.new_tree(&mut runner).expect("a trace").current() {
                 base += offset.rem_euclid(20_000);
                 let time = Time::Application { now: (base + offset) as u64, tolerance: 100_000 };
-                let lines = [Line { scope: &scope, key: b"k", limit: &limit, cost }];
+                let lines = [Line { scope: &scope, key: b"k", limit: &limit, cost, on_failure: OnFailure::Allow }];
                 let ask = Ask { lines: &lines, purpose: if spend { Purpose::Spend } else { Purpose::Peek }, time };
                 assert_eq!(memory.acquire(&ask).await, server.acquire(&ask).await, "{version:?} {name} {ask:?}");
             }

@@ -1,9 +1,9 @@
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
-use deadpool_redis::{Manager, Pool};
-use redis::{AsyncConnectionConfig, IntoConnectionInfo, io::tcp::TcpSettings};
+use deadpool_redis::Pool;
+use redis::{ConnectionInfo, IntoConnectionInfo, io::tcp::TcpSettings};
 
-use super::{RedisStore, check};
+use super::{RedisStore, Topology, check, supply::Supply, urls::Urls, wiring::Wiring};
 use crate::error::BuildError;
 
 const DEADLINE: Duration = Duration::from_millis(10);
@@ -17,17 +17,18 @@ pub struct RedisStoreBuilder {
     connect_timeout: Duration,
     connections: usize,
     nodelay: bool,
+    bare: bool,
 }
 
 /// Where connections come from.
 enum Source {
-    Url(String),
+    Urls(Urls),
     Pool(Pool),
 }
 
 impl RedisStoreBuilder {
-    pub(super) fn new(url: String) -> RedisStoreBuilder {
-        RedisStoreBuilder::of(Source::Url(url))
+    pub(super) fn new(urls: Urls) -> RedisStoreBuilder {
+        RedisStoreBuilder::of(Source::Urls(urls))
     }
 
     pub(super) fn over(pool: Pool) -> RedisStoreBuilder {
@@ -41,6 +42,7 @@ impl RedisStoreBuilder {
             connect_timeout: CONNECT_TIMEOUT,
             connections: 1,
             nodelay: false,
+            bare: false,
         }
     }
 
@@ -72,6 +74,13 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// Without the [`Resilient`](crate::Resilient) that limiters put around the store: no circuit breaker, no local counts,
+    /// every request asks the server. For an application with measures of its own.
+    pub fn bare(mut self) -> RedisStoreBuilder {
+        self.bare = true;
+        self
+    }
+
     /// The store. It connects when it is first asked.
     ///
     /// # Errors
@@ -83,33 +92,38 @@ impl RedisStoreBuilder {
         if !(1..=64).contains(&self.connections) {
             return Err(BuildError::new("connections", format!("{} is out of range; give 1 to 64", self.connections)));
         }
-        let pool = match &self.source {
-            Source::Url(url) => self.pool(url)?,
-            Source::Pool(pool) => pool.clone(),
+        let wiring = Wiring {
+            deadline: self.deadline,
+            connect_timeout: self.connect_timeout,
+            connections: self.connections,
+            tcp: TcpSettings::default().set_nodelay(self.nodelay),
+            bare: self.bare,
+            scripts: Arc::default(),
+            observers: Arc::default(),
         };
-        Ok(RedisStore::new(&pool, self.connections, self.connect_timeout, self.deadline))
+        let supply = match &self.source {
+            Source::Pool(pool) => Supply::Given(pool.clone()),
+            Source::Urls(Urls(urls)) => match &urls[..] {
+                [url] => wiring.supply(read(url)?)?,
+                _ => {
+                    return Err(BuildError::new("url", format!("{} addresses; give one", urls.len())));
+                }
+            },
+        };
+        Ok(RedisStore::new(Topology::One(wiring.node(&supply)), wiring))
     }
+}
 
-    fn pool(&self, url: &str) -> Result<Pool, BuildError> {
-        // The error is not passed on: it may quote the URL, which holds the password.
-        let unreadable = |_| {
-            let text = "is not the address of a Redis server; write redis://[user:password@]host[:port][/database]";
-            BuildError::new("url", text)
-        };
-        if url.starts_with("rediss:") || url.starts_with("valkeys:") {
-            let text = "asks for TLS, which is not built in; use redis:// over a tunnel or a private network";
-            return Err(BuildError::new("url", text));
-        }
-        let info = url.into_connection_info().map_err(unreadable)?;
-        let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(self.nodelay));
-        let config = AsyncConnectionConfig::new()
-            // One deadline is set around everything; another inside would only cost a timer.
-            .set_response_timeout(None)
-            .set_connection_timeout(Some(self.connect_timeout));
-        let manager = Manager::new_with_config(info, config).map_err(unreadable)?;
-        let pool = Pool::builder(manager).max_size(self.connections).build();
-        pool.map_err(|_| BuildError::new("connections", "no pool can be made of them"))
+fn read(url: &str) -> Result<ConnectionInfo, BuildError> {
+    if url.starts_with("rediss:") || url.starts_with("valkeys:") {
+        let text = "asks for TLS, which is not built in; use redis:// over a tunnel or a private network";
+        return Err(BuildError::new("url", text));
     }
+    // The error is not passed on: it may quote the URL, which holds the password.
+    url.into_connection_info().map_err(|_| {
+        let text = "is not the address of a Redis server; write redis://[user:password@]host[:port][/database]";
+        BuildError::new("url", text)
+    })
 }
 
 /// Shows no address and no password.

@@ -12,13 +12,13 @@ use std::{
     time::Duration,
 };
 
-use deadpool_redis::{Connection, Pool};
 use redis::{Cmd, RedisResult, Value, aio::MultiplexedConnection};
 use tokio::{
     sync::watch,
     time::{Instant, timeout},
 };
 
+use super::supply::{Held, Supply};
 use crate::{
     error::{StoreError, StoreErrorKind},
     observer::{Observers, StoreEvent},
@@ -41,7 +41,7 @@ pub(super) struct Connections {
 /// A place for one connection.
 #[derive(Debug)]
 struct Slot {
-    pool: Pool,
+    supply: Supply,
     connect_timeout: Duration,
     observers: Arc<Observers>,
     state: Mutex<State>,
@@ -52,15 +52,8 @@ struct Slot {
 enum State {
     Empty,
     Connecting(watch::Receiver<()>),
-    /// The pool's object is held as long as clones of its connection are lent.
-    Live {
-        held: Connection,
-        timeouts: Arc<AtomicU32>,
-    },
-    Failed {
-        error: StoreError,
-        until: Instant,
-    },
+    Live { held: Held, timeouts: Arc<AtomicU32> },
+    Failed { error: StoreError, until: Instant },
 }
 
 /// A shared connection.
@@ -71,10 +64,15 @@ pub(super) struct Live {
 }
 
 impl Connections {
-    pub(super) fn new(pool: &Pool, slots: usize, connect_timeout: Duration, observers: &Arc<Observers>) -> Connections {
+    pub(super) fn new(
+        supply: &Supply,
+        slots: usize,
+        connect_timeout: Duration,
+        observers: &Arc<Observers>,
+    ) -> Connections {
         let slot = || {
             Arc::new(Slot {
-                pool: pool.clone(),
+                supply: supply.clone(),
                 connect_timeout,
                 observers: Arc::clone(observers),
                 state: Mutex::new(State::Empty),
@@ -105,7 +103,7 @@ impl Slot {
                 let mut state = self.lock();
                 match &*state {
                     State::Live { held, timeouts } => {
-                        let connection = AsRef::<MultiplexedConnection>::as_ref(held).clone();
+                        let connection = held.connection().clone();
                         return Ok(Live { connection, slot: Arc::clone(self), timeouts: Arc::clone(timeouts) });
                     }
                     State::Failed { error, until } if Instant::now() < *until => return Err(error.clone()),
@@ -142,13 +140,13 @@ impl Drop for Attempt {
 
 async fn connect(mut attempt: Attempt) {
     let slot = Arc::clone(&attempt.slot);
-    let made = match timeout(slot.connect_timeout, slot.pool.get()).await {
+    let made = match timeout(slot.connect_timeout, slot.supply.get()).await {
         Ok(Ok(held)) => Ok(held),
         Ok(Err(error)) => Err(super::failure::connecting(&error)),
-        Err(_) => Err(StoreError::new(
-            StoreErrorKind::Timeout,
-            format!("no connection was made within {:?}", slot.connect_timeout),
-        )),
+        Err(_) => {
+            let text = format!("no connection was made within {:?}", slot.connect_timeout);
+            Err(StoreError::new(StoreErrorKind::Timeout, text).uncharged())
+        }
     };
     match made {
         Ok(held) => {
@@ -206,8 +204,7 @@ impl Live {
             }
         };
         if let State::Live { held, .. } = held {
-            // Taken out of the pool, so that it is closed and not lent again.
-            drop(Connection::take(held));
+            held.close();
         }
         self.slot.observers.tell(&StoreEvent::Disconnected(why));
     }

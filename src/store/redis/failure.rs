@@ -87,8 +87,9 @@ fn no_permission(code: &str) -> StoreError {
     StoreError::new(StoreErrorKind::Permanent, text)
 }
 
+/// Why there is no connection.
 pub(super) fn connecting(error: &PoolError) -> StoreError {
-    match error {
+    let error = match error {
         PoolError::Backend(error) => match calling(error, None) {
             Failure::Replace(error) | Failure::Keep(error) if !error.is_transient() => error,
             _ => StoreError::new(StoreErrorKind::Unavailable, format!("cannot connect: {}", cause(error))),
@@ -100,7 +101,9 @@ pub(super) fn connecting(error: &PoolError) -> StoreError {
         PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(_) => {
             StoreError::new(StoreErrorKind::Unavailable, "the connection pool is set up wrongly")
         }
-    }
+    };
+    // Without a connection nothing was sent.
+    error.uncharged()
 }
 
 /// A word for what happened below, from a fixed set.

@@ -5,30 +5,28 @@ mod builder;
 mod connections;
 mod estimate;
 mod failure;
+mod manager;
+mod node;
 mod scripts;
+mod supply;
+mod urls;
 mod wire;
+mod wiring;
 
-use std::{fmt, pin::pin, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
-use redis::{Cmd, Value};
-use smallvec::SmallVec;
-use tokio::time::timeout;
+use tokio::time::Instant;
 
 pub use builder::RedisStoreBuilder;
+pub use urls::Urls;
 
-use self::{
-    connections::{Connections, Live},
-    estimate::ServerClock,
-    failure::Failure,
-    scripts::{Script, Scripts},
-    wire::{Args, Reply},
-};
-use super::{Answer, Ask, Line, Purpose, Store, StoreFuture, Time};
+use self::{node::Node, wiring::Wiring};
+use super::{Answer, Ask, Line, Store, StoreFuture};
 use crate::{
-    algorithm::EXACT,
-    error::{BuildError, StoreError, StoreErrorKind},
+    error::{BuildError, StoreError},
     limit::micros,
-    observer::{Observer, Observers, StoreEvent},
+    observer::Observer,
+    resilience::Resilient,
 };
 
 /// Keeps counts on a Redis (6.2 or later) or Valkey server.
@@ -53,21 +51,14 @@ use crate::{
 pub struct RedisStore(Arc<Inner>);
 
 struct Inner {
-    connections: Connections,
-    scripts: Scripts,
-    clock: ServerClock,
-    deadline: Duration,
-    observers: Arc<Observers>,
+    topology: Topology,
+    wiring: Wiring,
 }
 
-/// The estimate of the server's clock may be off by the time of a fast reply.
-const SLACK: Duration = Duration::from_millis(1);
-/// Stands for now where the server's own clock counts.
-const SERVER_CLOCK: f64 = -1.0;
-/// Milliseconds that every TTL is longer than its count matters.
-const MARGIN: f64 = 1_000.0;
-/// The same for injected time, which may stand still.
-const MARGIN_INJECTED: f64 = 3_600_000.0;
+/// How the servers hang together.
+enum Topology {
+    One(Node),
+}
 
 impl RedisStore {
     /// A store on the server at `url`: `redis://user:password@host:port/database`.
@@ -76,12 +67,14 @@ impl RedisStore {
     ///
     /// When the URL cannot be read. Whether a server is there shows when the store is first asked.
     pub fn connect(url: impl Into<String>) -> Result<RedisStore, BuildError> {
-        RedisStore::builder(url).build()
+        RedisStore::builder(url.into()).build()
     }
 
     /// Like [`connect`](RedisStore::connect), with a choice of the details.
-    pub fn builder(url: impl Into<String>) -> RedisStoreBuilder {
-        RedisStoreBuilder::new(url.into())
+    ///
+    /// Several addresses are those of a Cluster or of Sentinels; the builder wants to know which.
+    pub fn builder(urls: impl Into<Urls>) -> RedisStoreBuilder {
+        RedisStoreBuilder::new(urls.into())
     }
 
     /// A store over a pool that the application has already. It keeps as many of the pool's connections to itself as the
@@ -96,185 +89,51 @@ impl RedisStore {
         RedisStoreBuilder::over(pool)
     }
 
-    fn new(
-        pool: &deadpool_redis::Pool,
-        connections: usize,
-        connect_timeout: Duration,
-        deadline: Duration,
-    ) -> RedisStore {
-        let observers = Arc::new(Observers::default());
-        let connections = Connections::new(pool, connections, connect_timeout, &observers);
-        RedisStore(Arc::new(Inner {
-            connections,
-            scripts: Scripts::default(),
-            clock: ServerClock::new(),
-            deadline,
-            observers,
-        }))
-    }
-}
-
-impl Inner {
-    /// Runs `work` within the deadline. A timeout counts against the connection it was waiting for.
-    async fn within<T>(
-        &self,
-        work: impl AsyncFnOnce(&mut Option<Live>) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        let mut used = None;
-        {
-            // Pinned here, or the future of the whole call would be copied into the timer's.
-            let work = pin!(work(&mut used));
-            if let Ok(result) = timeout(self.deadline, work).await {
-                return result;
-            }
-        }
-        let waited_for = if used.is_some() { "answer" } else { "connection" };
-        if let Some(live) = used {
-            live.timed_out();
-        }
-        Err(StoreError::new(StoreErrorKind::Timeout, format!("no {waited_for} within {:?}", self.deadline)))
+    fn new(topology: Topology, wiring: Wiring) -> RedisStore {
+        RedisStore(Arc::new(Inner { topology, wiring }))
     }
 
-    async fn decide(&self, ask: &Ask<'_>, used: &mut Option<Live>) -> Result<Answer, StoreError> {
-        let began = self.clock.local();
-        let live = used.insert(self.connections.get().await?);
-        let script = self.scripts.of(ask.lines);
-        // An answer that came too late has reset the estimate of the server's clock; so it is judged once more.
-        for _ in 0..2 {
-            let args = Args::new(self.common(ask, began), ask.lines);
-            let reply = self.call_script(live, &script, ask.lines, &args).await?;
-            live.answered();
-            let read = wire::read(&reply, ask.lines.len()).inspect_err(|error| live.give_up(error.clone()))?;
-            let now = match &read {
-                Reply::Answer { now, .. } | Reply::Expired { now } => *now,
-            };
-            if ask.time == Time::Store {
-                self.clock.learn(began, now);
-            }
-            match read {
-                Reply::Answer { answer, .. } => return Ok(answer),
-                Reply::Expired { .. } => self.observers.tell(&StoreEvent::Expired),
-            }
-        }
-        Err(StoreError::new(StoreErrorKind::Timeout, "the server came to the call after its deadline"))
-    }
-
-    /// now, not_after, tolerance, margin, spend.
-    fn common(&self, ask: &Ask<'_>, began: i64) -> [f64; 5] {
-        let spend = f64::from(u8::from(ask.purpose == Purpose::Spend));
-        let never = EXACT as f64;
-        match ask.time {
-            Time::Store => {
-                let not_after =
-                    self.clock.not_after(began, self.deadline + SLACK).map_or(never, |micros| micros as f64);
-                [SERVER_CLOCK, not_after, 0.0, MARGIN, spend]
-            }
-            Time::Application { now, tolerance } => {
-                [now as f64, never, tolerance as f64, MARGIN + tolerance.div_ceil(1_000) as f64, spend]
-            }
-            Time::Injected(now) => [now as f64, never, 0.0, MARGIN_INJECTED, spend],
+    async fn decide(&self, ask: &Ask<'_>) -> Result<Answer, StoreError> {
+        let until = Instant::now() + self.0.wiring.deadline;
+        match &self.0.topology {
+            Topology::One(node) => node.within(until, async move |used| node.decide(ask, used).await).await,
         }
     }
 
-    /// EVALSHA, and EVAL where the server does not know the script.
-    async fn call_script(
-        &self,
-        live: &mut Live,
-        script: &Script,
-        lines: &[Line<'_>],
-        args: &Args,
-    ) -> Result<Value, StoreError> {
-        let command = script_command("EVALSHA", &script.sha, lines, args);
-        match live.send(&command).await {
-            Ok(reply) => return Ok(reply),
-            Err(error) => self.conclude(live, &error, Some(script))?,
+    async fn forget(&self, lines: &[Line<'_>]) -> Result<(), StoreError> {
+        let until = Instant::now() + self.0.wiring.deadline;
+        match &self.0.topology {
+            Topology::One(node) => node.within(until, async move |used| node.forget(lines, used).await).await,
         }
-        // Rare, so it takes its room elsewhere.
-        Box::pin(self.send_script(live, script, lines, args)).await
-    }
-
-    async fn send_script(
-        &self,
-        live: &mut Live,
-        script: &Script,
-        lines: &[Line<'_>],
-        args: &Args,
-    ) -> Result<Value, StoreError> {
-        self.observers.tell(&StoreEvent::ScriptSent);
-        let command = script_command("EVAL", &script.source.text, lines, args);
-        let error = match live.send(&command).await {
-            Ok(reply) => return Ok(reply),
-            Err(error) => error,
-        };
-        self.conclude(live, &error, Some(script))?;
-        Err(StoreError::new(StoreErrorKind::Permanent, "NOSCRIPT: the server did not take the script"))
-    }
-
-    /// Gives up the connection if it is of no more use. `Ok` when the server only lacks the script.
-    fn conclude(&self, live: &Live, error: &redis::RedisError, script: Option<&Script>) -> Result<(), StoreError> {
-        match failure::calling(error, script.map(|script| &script.source)) {
-            Failure::NoScript => Ok(()),
-            Failure::Keep(error) => {
-                live.answered();
-                Err(error)
-            }
-            Failure::Replace(error) => {
-                live.give_up(error.clone());
-                Err(error)
-            }
-        }
-    }
-
-    async fn forget(&self, lines: &[Line<'_>], used: &mut Option<Live>) -> Result<(), StoreError> {
-        let live = used.insert(self.connections.get().await?);
-        let mut command = redis::cmd("DEL");
-        names(&mut command, lines);
-        if let Err(error) = live.send(&command).await {
-            self.conclude(live, &error, None)?;
-        }
-        live.answered();
-        Ok(())
-    }
-}
-
-fn script_command(verb: &str, script: &str, lines: &[Line<'_>], args: &Args) -> Cmd {
-    let mut command = Cmd::with_capacity(4 + lines.len(), script.len() + args.as_bytes().len() + 64 * lines.len() + 16);
-    command.arg(verb).arg(script).arg(lines.len());
-    names(&mut command, lines);
-    command.arg(args.as_bytes());
-    command
-}
-
-/// Adds the name of each line's count.
-fn names(command: &mut Cmd, lines: &[Line<'_>]) {
-    let mut name = SmallVec::<[u8; 64]>::new();
-    for line in lines {
-        name.clear();
-        for piece in line.name() {
-            name.extend_from_slice(piece);
-        }
-        command.arg(&*name);
     }
 }
 
 impl Store for RedisStore {
     fn acquire<'a>(&'a self, ask: &'a Ask<'a>) -> StoreFuture<'a, Answer> {
-        Box::pin(self.0.within(async move |used| self.0.decide(ask, used).await))
+        Box::pin(self.decide(ask))
     }
 
     fn reset<'a>(&'a self, lines: &'a [Line<'a>]) -> StoreFuture<'a, ()> {
-        Box::pin(self.0.within(async move |used| self.0.forget(lines, used).await))
+        Box::pin(self.forget(lines))
     }
 
     fn observe(&self, observer: &Arc<dyn Observer>) {
-        self.0.observers.add(observer);
+        self.0.wiring.observers.add(observer);
+    }
+
+    fn deadline(&self) -> Option<Duration> {
+        Some(self.0.wiring.deadline)
+    }
+
+    fn boxed(self) -> Box<dyn Store> {
+        if self.0.wiring.bare { Box::new(self) } else { Box::new(Resilient::new(self)) }
     }
 }
 
 /// Shows no address and no password.
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisStore").field("deadline", &self.0.deadline).finish_non_exhaustive()
+        f.debug_struct("RedisStore").field("deadline", &self.0.wiring.deadline).finish_non_exhaustive()
     }
 }
 

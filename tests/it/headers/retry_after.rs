@@ -105,10 +105,10 @@ async fn milliseconds_are_rounded_up_and_never_zero() {
 /// No rule has named a wait then, and all who are refused would come back after the same second.
 #[tokio::test]
 async fn where_the_store_gives_no_answer() {
-    let rule = Rule::gcra("r", Quota::per_minute(1)).key(key::global());
+    let rule = Rule::gcra("r", Quota::per_minute(1)).key(key::global()).on_failure(sluicegate::OnFailure::Refuse);
     let limiter = sluicegate::Limiter::builder(Down).rule(rule).build().expect("sound");
     let headers = headers().ietf().retry_after_ms().build().expect("sound");
-    let app = routes().layer(RateLimitLayer::new(limiter).headers(headers).on_failure(sluicegate::OnFailure::Refuse));
+    let app = routes().layer(RateLimitLayer::new(limiter).headers(headers));
     let mut seen = BTreeSet::new();
     for _ in 0..100 {
         let response = fetch(&app, "/").await;

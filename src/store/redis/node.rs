@@ -1,0 +1,186 @@
+//! One server: its connections, what is known of its clock, and the calls to it.
+
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use redis::{Cmd, Value};
+use smallvec::SmallVec;
+use tokio::time::{Instant, timeout_at};
+
+use super::{
+    connections::{Connections, Live},
+    estimate::ServerClock,
+    failure::{self, Failure},
+    scripts::{Script, Scripts},
+    wire::{self, Args, Reply},
+};
+use crate::{
+    algorithm::EXACT,
+    error::{StoreError, StoreErrorKind},
+    observer::{Observers, StoreEvent},
+    store::{Answer, Ask, Line, Purpose, Time},
+};
+
+/// The estimate of the server's clock may be off by the time of a fast reply.
+const SLACK: Duration = Duration::from_millis(1);
+/// Stands for now where the server's own clock counts.
+const SERVER_CLOCK: f64 = -1.0;
+/// Milliseconds that every TTL is longer than its count matters.
+const MARGIN: f64 = 1_000.0;
+/// The same for injected time, which may stand still.
+const MARGIN_INJECTED: f64 = 3_600_000.0;
+
+/// A server.
+pub(super) struct Node {
+    pub(super) connections: Connections,
+    pub(super) scripts: Arc<Scripts>,
+    pub(super) clock: ServerClock,
+    pub(super) deadline: Duration,
+    pub(super) observers: Arc<Observers>,
+}
+
+impl Node {
+    /// Runs `work` within the deadline. A timeout counts against the connection it was waiting for.
+    pub(super) async fn within<T>(
+        &self,
+        until: Instant,
+        work: impl AsyncFnOnce(&mut Option<Live>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let mut used = None;
+        {
+            // Pinned here, or the future of the whole call would be copied into the timer's.
+            let work = pin!(work(&mut used));
+            if let Ok(result) = timeout_at(until, work).await {
+                return result;
+            }
+        }
+        let text = |waited_for| format!("no {waited_for} within {:?}", self.deadline);
+        match used {
+            Some(live) => {
+                live.timed_out();
+                Err(StoreError::new(StoreErrorKind::Timeout, text("answer")))
+            }
+            None => Err(StoreError::new(StoreErrorKind::Timeout, text("connection")).uncharged()),
+        }
+    }
+
+    pub(super) async fn decide(&self, ask: &Ask<'_>, used: &mut Option<Live>) -> Result<Answer, StoreError> {
+        let began = self.clock.local();
+        let live = used.insert(self.connections.get().await?);
+        let script = self.scripts.of(ask.lines);
+        // An answer that came too late has reset the estimate of the server's clock; so it is judged once more.
+        for _ in 0..2 {
+            let args = Args::new(self.common(ask, began), ask.lines);
+            let reply = self.call_script(live, &script, ask.lines, &args).await?;
+            live.answered();
+            let read = wire::read(&reply, ask.lines.len()).inspect_err(|error| live.give_up(error.clone()))?;
+            let now = match &read {
+                Reply::Answer { now, .. } | Reply::Expired { now } => *now,
+            };
+            if ask.time == Time::Store {
+                self.clock.learn(began, now);
+            }
+            match read {
+                Reply::Answer { answer, .. } => return Ok(answer),
+                Reply::Expired { .. } => self.observers.tell(&StoreEvent::Expired),
+            }
+        }
+        Err(StoreError::new(StoreErrorKind::Timeout, "the server came to the call after its deadline"))
+    }
+
+    /// now, not_after, tolerance, margin, spend.
+    fn common(&self, ask: &Ask<'_>, began: i64) -> [f64; 5] {
+        let spend = f64::from(u8::from(ask.purpose == Purpose::Spend));
+        let never = EXACT as f64;
+        match ask.time {
+            Time::Store => {
+                let not_after =
+                    self.clock.not_after(began, self.deadline + SLACK).map_or(never, |micros| micros as f64);
+                [SERVER_CLOCK, not_after, 0.0, MARGIN, spend]
+            }
+            Time::Application { now, tolerance } => {
+                [now as f64, never, tolerance as f64, MARGIN + tolerance.div_ceil(1_000) as f64, spend]
+            }
+            Time::Injected(now) => [now as f64, never, 0.0, MARGIN_INJECTED, spend],
+        }
+    }
+
+    /// EVALSHA, and EVAL where the server does not know the script.
+    async fn call_script(
+        &self,
+        live: &mut Live,
+        script: &Script,
+        lines: &[Line<'_>],
+        args: &Args,
+    ) -> Result<Value, StoreError> {
+        let command = script_command("EVALSHA", &script.sha, lines, args);
+        match live.send(&command).await {
+            Ok(reply) => return Ok(reply),
+            Err(error) => self.conclude(live, &error, Some(script))?,
+        }
+        // Rare, so it takes its room elsewhere.
+        Box::pin(self.send_script(live, script, lines, args)).await
+    }
+
+    async fn send_script(
+        &self,
+        live: &mut Live,
+        script: &Script,
+        lines: &[Line<'_>],
+        args: &Args,
+    ) -> Result<Value, StoreError> {
+        self.observers.tell(&StoreEvent::ScriptSent);
+        let command = script_command("EVAL", &script.source.text, lines, args);
+        let error = match live.send(&command).await {
+            Ok(reply) => return Ok(reply),
+            Err(error) => error,
+        };
+        self.conclude(live, &error, Some(script))?;
+        Err(StoreError::new(StoreErrorKind::Permanent, "NOSCRIPT: the server did not take the script"))
+    }
+
+    /// Gives up the connection if it is of no more use. `Ok` when the server only lacks the script.
+    fn conclude(&self, live: &Live, error: &redis::RedisError, script: Option<&Script>) -> Result<(), StoreError> {
+        match failure::calling(error, script.map(|script| &script.source)) {
+            Failure::NoScript => Ok(()),
+            Failure::Keep(error) => {
+                live.answered();
+                Err(error)
+            }
+            Failure::Replace(error) => {
+                live.give_up(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    pub(super) async fn forget(&self, lines: &[Line<'_>], used: &mut Option<Live>) -> Result<(), StoreError> {
+        let live = used.insert(self.connections.get().await?);
+        let mut command = redis::cmd("DEL");
+        names(&mut command, lines);
+        if let Err(error) = live.send(&command).await {
+            self.conclude(live, &error, None)?;
+        }
+        live.answered();
+        Ok(())
+    }
+}
+
+fn script_command(verb: &str, script: &str, lines: &[Line<'_>], args: &Args) -> Cmd {
+    let mut command = Cmd::with_capacity(4 + lines.len(), script.len() + args.as_bytes().len() + 64 * lines.len() + 16);
+    command.arg(verb).arg(script).arg(lines.len());
+    names(&mut command, lines);
+    command.arg(args.as_bytes());
+    command
+}
+
+/// Adds the name of each line's count.
+fn names(command: &mut Cmd, lines: &[Line<'_>]) {
+    let mut name = SmallVec::<[u8; 64]>::new();
+    for line in lines {
+        name.clear();
+        for piece in line.name() {
+            name.extend_from_slice(piece);
+        }
+        command.arg(&*name);
+    }
+}
