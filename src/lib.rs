@@ -62,6 +62,7 @@ mod layer;
 mod limit;
 mod limiter;
 mod observer;
+mod random;
 pub mod refusal;
 mod resilience;
 mod service;

@@ -56,6 +56,31 @@ pub enum StoreEvent {
     ScriptSent,
     /// The server came to a call too late to charge it: it hung, or its clock stepped.
     Expired,
+    /// The circuit breaker of a part of the store has opened: the part is not asked for a while. A store that fails as a whole
+    /// has the part 0; of a Cluster each node is one.
+    Opened {
+        /// Which part.
+        part: usize,
+        /// The last failure.
+        error: StoreError,
+    },
+    /// The circuit breaker of a part of the store has closed: it is asked again.
+    Closed {
+        /// Which part.
+        part: usize,
+    },
+    /// The store was told what had been admitted without it.
+    Committed {
+        /// How many counts there were.
+        counts: u64,
+        /// How much they were charged, all together.
+        units: u64,
+    },
+    /// Units that were to be charged or given back later never were.
+    Lost {
+        /// How many.
+        units: u64,
+    },
     /// The store is full: a new key was counted in its rule's overflow count.
     Overflowed,
 }
@@ -70,7 +95,7 @@ pub(crate) struct Observers {
     since: OnceLock<Instant>,
 }
 
-const KINDS: usize = 6;
+const KINDS: usize = 10;
 
 impl Observers {
     pub(crate) fn add(&self, observer: &Arc<dyn Observer>) {
@@ -96,11 +121,19 @@ impl Observers {
             StoreEvent::ScriptSent => 3,
             StoreEvent::Expired => 4,
             StoreEvent::Overflowed => 5,
+            StoreEvent::Opened { .. } => 6,
+            StoreEvent::Closed { .. } => 7,
+            StoreEvent::Committed { .. } => 8,
+            StoreEvent::Lost { .. } => 9,
         };
         let now = 1_000_000 + crate::limit::micros(self.since.get_or_init(Instant::now).elapsed());
         let Some(logged) = self.logged.get(kind) else { return };
         let last = logged.load(Ordering::Relaxed);
-        if now - last < 1_000_000 || logged.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+        // A breaker limits itself, and each of its changes matters.
+        let always = matches!(event, StoreEvent::Opened { .. } | StoreEvent::Closed { .. });
+        let due =
+            now - last >= 1_000_000 && logged.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if !(always || due) {
             return;
         }
         match event {
@@ -109,6 +142,16 @@ impl Observers {
             StoreEvent::Disconnected(error) => tracing::warn!(%error, "gave up a connection to the rate limit store"),
             StoreEvent::ScriptSent => tracing::debug!("sent a script that the server did not have"),
             StoreEvent::Expired => tracing::warn!("the rate limit store came to a call too late and charged nothing"),
+            StoreEvent::Opened { part, error } => {
+                tracing::warn!(part, %error, "the rate limit store fails: its circuit breaker is open, rules fall back");
+            }
+            StoreEvent::Closed { part } => tracing::info!(part, "the rate limit store answers again: breaker closed"),
+            StoreEvent::Committed { counts, units } => {
+                tracing::info!(counts, units, "told the rate limit store what was admitted without it");
+            }
+            StoreEvent::Lost { units } => {
+                tracing::warn!(units, "units that were to be charged or given back later are lost");
+            }
             StoreEvent::Overflowed => {
                 tracing::warn!(
                     "the memory store is full: new keys share one count per rule; raise MemoryStore::max_keys"

@@ -1,8 +1,9 @@
 //! `Retry-After`: decided once for a refusal, told in several places.
 
-use std::{hash::BuildHasher, hash::RandomState, time::Duration};
+use std::time::Duration;
 
 use super::moments::{ceil_millis, ceil_seconds};
+use crate::random;
 
 /// Longer waits and resets are not told unless an application asks for it: one wrong number would lock a client out.
 pub(super) const LONGEST: Duration = Duration::from_secs(86_400);
@@ -14,7 +15,7 @@ const MOST_JITTER: u64 = 5;
 /// together do not come back together. Whole seconds are added: a part of one would be lost in the rounding.
 pub(crate) fn retry_after(wait: Duration, cap: Duration, jitter: bool) -> u64 {
     let seconds = least(wait, cap);
-    if jitter { seconds.saturating_add(draw(seconds.div_ceil(10).clamp(1, MOST_JITTER))) } else { seconds }
+    if jitter { seconds.saturating_add(random::up_to(seconds.div_ceil(10).clamp(1, MOST_JITTER))) } else { seconds }
 }
 
 /// Without jitter.
@@ -28,11 +29,4 @@ pub(super) fn millis(wait: Option<Duration>, seconds: u64, cap: Duration) -> u64
     let added = seconds.saturating_sub(least(wait, cap));
     // An SDK that reads zero comes back at once.
     ceil_millis(wait.min(cap)).max(1).saturating_add(added.saturating_mul(1_000))
-}
-
-/// One of `0..=most`. The standard library seeds every thread anew and gives each state keys of its own.
-fn draw(most: u64) -> u64 {
-    let random = RandomState::new().hash_one(0u8);
-    // The share of the range is the share of the random number; for a handful of values its bias is nothing.
-    u64::try_from((u128::from(random) * u128::from(most + 1)) >> 64).unwrap_or(0)
 }

@@ -129,6 +129,34 @@ impl Limit {
         Ok(Limit { algorithm, quota, params })
     }
 
+    /// This limit with the given share of its quota, more than 0 and at most 1, rounded down. Less than one unit a window becomes
+    /// one unit in a longer window.
+    pub(crate) fn scaled(&self, share: f64) -> Limit {
+        let start = match self.params {
+            Params::FixedWindow(params) => params.start,
+            _ => fixed_window::Start::Aligned(0),
+        };
+        // A hair more, or a product that is whole but for the last bit would lose a unit.
+        let of = |units: u64| (units as f64 * share * (1.0 + f64::EPSILON * 4.0)) as u64;
+        let mut window = self.quota.window();
+        let mut amount = of(self.quota.amount());
+        if amount == 0 {
+            let longer = window.as_micros() as f64 / (self.quota.amount() as f64 * share);
+            window = Duration::from_micros((longer.ceil() as u64).min(micros(LONGEST)));
+            amount = 1;
+        }
+        let burst = self.quota.given_burst().map(|burst| of(burst).max(1));
+        // An odd number may not be countable exactly; fewer digits are.
+        for digits in [u32::MAX, 3, 2, 1] {
+            let quota = Quota::per(round_down(amount, digits), window);
+            let quota = burst.map_or(quota, |burst| quota.burst(round_down(burst, digits)));
+            if let Ok(limit) = Limit::new("", self.algorithm, quota, start) {
+                return limit;
+            }
+        }
+        *self
+    }
+
     /// The algorithm.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
@@ -164,6 +192,12 @@ impl Limit {
             _ => reset_after,
         }
     }
+}
+
+/// The number with so many leading digits, the others zero.
+fn round_down(number: u64, digits: u32) -> u64 {
+    let power = 10u64.pow((number.max(1).ilog10() + 1).saturating_sub(digits));
+    number / power * power
 }
 
 pub(crate) fn micros(duration: Duration) -> u64 {

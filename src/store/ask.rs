@@ -1,13 +1,14 @@
 use std::{
     collections::HashMap,
     sync::{LazyLock, Mutex, PoisonError},
+    time::Duration,
 };
 
 use smallvec::SmallVec;
 
 use super::Id;
 pub use crate::algorithm::Wait;
-use crate::limit::{Limit, OnFailure};
+use crate::limit::{Limit, OnFailure, micros};
 
 /// What a limiter asks of a store.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +49,19 @@ pub enum Time {
     },
     /// A test's, in microseconds; it may stand still or jump while real time passes.
     Injected(u64),
+}
+
+impl Time {
+    /// This much later.
+    pub(crate) fn later(self, time: Duration) -> Time {
+        match self {
+            Time::Application { now, tolerance } => {
+                Time::Application { now: now.saturating_add(micros(time)), tolerance }
+            }
+            // The store looks at its clock, and a test's stands still.
+            Time::Store | Time::Injected(_) => self,
+        }
+    }
 }
 
 /// One rule of an ask: which count, under which limit, for how much. `Debug` does not show the key.

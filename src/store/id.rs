@@ -1,7 +1,6 @@
-use std::{
-    fmt,
-    hash::{BuildHasher, RandomState},
-};
+use std::fmt;
+
+use crate::random;
 
 /// Names one change of counts, so that a store makes it once however often it is asked to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -10,9 +9,7 @@ pub struct Id(u128);
 impl Id {
     /// One that nobody else has.
     pub fn random() -> Id {
-        // The standard library seeds every thread anew and gives each state keys of its own.
-        let half = || u128::from(RandomState::new().hash_one(0u8));
-        Id(half() << 64 | half())
+        Id(u128::from(random::bits()) << 64 | u128::from(random::bits()))
     }
 
     /// Its bits.

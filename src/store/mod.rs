@@ -7,6 +7,7 @@
 mod ask;
 mod id;
 mod memory;
+mod owned;
 mod partial;
 #[cfg(feature = "redis")]
 mod redis;
@@ -16,6 +17,7 @@ use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 pub use ask::{Answer, Ask, Line, Purpose, Scope, Time, Verdict, Wait};
 pub use id::Id;
 pub use memory::MemoryStore;
+pub(crate) use owned::OwnedLine;
 pub use partial::Partial;
 #[cfg(feature = "redis")]
 pub use redis::{RedisStore, RedisStoreBuilder, Urls};

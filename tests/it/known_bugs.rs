@@ -11,7 +11,7 @@ use tower_http::cors::{Any, CorsLayer};
 
 use crate::support::{
     server::{Server, Version},
-    stores::{BEGIN, every_store, namespace, patient},
+    stores::{BEGIN, bare, every_store, namespace},
 };
 
 /// Every algorithm under one quota.
@@ -171,7 +171,7 @@ async fn busy_and_crowded_servers_are_failures_that_pass() {
     let mut connection = server.connection().await;
     let rule = || Rule::gcra("r", Quota::per_hour(1_000)).key(key::given());
     let build = |store: RedisStore| Limiter::builder(store).namespace(namespace()).rule(rule()).build().expect("sound");
-    let limiter = build(patient(&server.url()));
+    let limiter = build(bare(&server.url()));
     assert!(limiter.acquire([("r", "k")]).await.failure().is_none());
 
     let mut other = server.connection().await;
@@ -193,6 +193,6 @@ async fn busy_and_crowded_servers_are_failures_that_pass() {
 
     let _: () =
         redis::cmd("CONFIG").arg("SET").arg("maxclients").arg("1").query_async(&mut connection).await.expect("set");
-    let crowded = build(patient(&server.url())).acquire([("r", "k")]).await.failure().cloned().expect("no room");
+    let crowded = build(bare(&server.url())).acquire([("r", "k")]).await.failure().cloned().expect("no room");
     assert!(crowded.is_transient(), "{crowded}");
 }

@@ -24,6 +24,7 @@ mod ordering;
 mod processes;
 mod redis_store;
 mod refusals;
+mod resilience;
 mod scenarios;
 mod support;
 mod traces;

@@ -12,7 +12,7 @@ use tokio::{io::AsyncWriteExt, net::TcpListener, sync::Semaphore};
 use crate::support::{
     proxy::holding_back,
     server::{Server, VERSIONS, Version, free_port},
-    stores::{namespace, patient},
+    stores::{bare, namespace},
 };
 
 /// Remembers what happened to the store.
@@ -69,7 +69,7 @@ async fn a_flushed_script_is_sent_again_without_a_failure() {
     for version in VERSIONS {
         let server = Server::start(version);
         let mut connection = server.connection().await;
-        let (limiter, events) = limiter(patient(&server.url()));
+        let (limiter, events) = limiter(bare(&server.url()));
         for round in 1..=20 {
             assert!(ask(&limiter).await.failure().is_none());
             assert_eq!(used(&limiter).await, round);
@@ -82,7 +82,8 @@ async fn a_flushed_script_is_sent_again_without_a_failure() {
 #[tokio::test]
 async fn an_application_starts_without_a_server_and_finds_it_later() {
     let port = free_port();
-    let (limiter, events) = limiter(RedisStore::connect(format!("redis://127.0.0.1:{port}")).expect("sound"));
+    let (limiter, events) =
+        limiter(RedisStore::builder(format!("redis://127.0.0.1:{port}")).bare().build().expect("sound"));
     let failed = ask(&limiter).await;
     assert!(failed.is_allowed());
     assert_eq!(failed.failure().map(|error| error.kind()), Some(StoreErrorKind::Unavailable));
@@ -95,7 +96,7 @@ async fn an_application_starts_without_a_server_and_finds_it_later() {
 #[tokio::test]
 async fn a_restarted_server_is_found_again() {
     let server = Server::start(Version::Valkey9);
-    let (limiter, events) = limiter(patient(&server.url()));
+    let (limiter, events) = limiter(bare(&server.url()));
     until_answered(&limiter).await;
     let port = server.stop();
     assert!(ask(&limiter).await.failure().is_some());
@@ -111,7 +112,7 @@ async fn a_hung_server_costs_the_deadline_and_charges_no_ghosts() {
     for version in VERSIONS {
         let server = Server::start(version);
         let deadline = Duration::from_millis(10);
-        let (limiter, events) = limiter(RedisStore::connect(server.url()).expect("sound"));
+        let (limiter, events) = limiter(RedisStore::builder(server.url()).bare().build().expect("sound"));
         until_answered(&limiter).await;
         let before = used(&patient_twin(&server).await).await;
         server.signal("STOP");
@@ -147,7 +148,7 @@ async fn patient_twin(server: &Server) -> Limiter {
     let names: Vec<String> = connection.keys("*").await.expect("names");
     let name = names.first().cloned().unwrap_or_default();
     let namespace = name.split(':').next().unwrap_or_default().to_owned();
-    Limiter::builder(patient(&server.url())).namespace(namespace).rule(rule()).build().expect("sound")
+    Limiter::builder(bare(&server.url())).namespace(namespace).rule(rule()).build().expect("sound")
 }
 
 /// A server whose clock steps ahead finds every call too late. It answers with its time, which sets the estimate right, and
@@ -183,7 +184,7 @@ async fn a_stepped_server_clock_is_followed_at_once() {
         Rule::gcra("gcra", Quota::per_minute(60).burst(3)).key(key::given()),
         Rule::fixed_window("window", Quota::per_minute(3)).from_first_request().key(key::given()),
     ];
-    let builder = Limiter::builder(patient(&server.url())).observer(events.clone());
+    let builder = Limiter::builder(bare(&server.url())).observer(events.clone());
     let limiter = rules.into_iter().fold(builder, sluicegate::LimiterBuilder::rule).build().expect("sound");
     let admitted = async || {
         let mut admitted = 0;
@@ -211,7 +212,7 @@ async fn a_stepped_server_clock_is_followed_at_once() {
 async fn connecting_outlives_the_request_that_wanted_it() {
     let released = Arc::new(Semaphore::new(0));
     let (proxy, connections) = holding_back(Version::Redis7.shared().port, Arc::clone(&released)).await;
-    let (limiter, events) = limiter(RedisStore::connect(format!("redis://{proxy}")).expect("sound"));
+    let (limiter, events) = limiter(RedisStore::builder(format!("redis://{proxy}")).bare().build().expect("sound"));
     for _ in 0..3 {
         assert_eq!(ask(&limiter).await.failure().map(|error| error.kind()), Some(StoreErrorKind::Timeout));
     }
@@ -233,7 +234,7 @@ async fn a_demoted_primary_is_left_at_once() {
 async fn demote(version: Version) {
     let (server, other) = (Server::start(version), Server::start(version));
     let mut connection = server.connection().await;
-    let (limiter, events) = limiter(patient(&server.url()));
+    let (limiter, events) = limiter(bare(&server.url()));
     until_answered(&limiter).await;
     let replicate = async |connection: &mut redis::aio::MultiplexedConnection, host: &str, port: &str| {
         let _: () = redis::cmd("REPLICAOF").arg(host).arg(port).query_async(connection).await.expect("done");
@@ -275,7 +276,7 @@ async fn with_permissions(version: Version) {
     let url = format!("redis://app:hunter2@127.0.0.1:{}", server.port);
     for rules in ["~* +ping", "~* +evalsha +eval +get", "~* -@all"] {
         acl(&mut connection, rules).await;
-        let (limiter, _) = limiter(patient(&url));
+        let (limiter, _) = limiter(bare(&url));
         let decision = ask(&limiter).await;
         let error = decision.failure().expect("no permission");
         assert_eq!(error.kind(), StoreErrorKind::Permanent, "{rules}: {error}");
@@ -290,7 +291,7 @@ async fn with_permissions(version: Version) {
         Rule::sliding_log("log", Quota::per_hour(5)).key(key::given()),
         Rule::gcra("gcra", Quota::per_hour(5)).key(key::given()),
     ];
-    let builder = Limiter::builder(patient(&url)).namespace(namespace());
+    let builder = Limiter::builder(bare(&url)).namespace(namespace());
     let limiter = rules.into_iter().fold(builder, sluicegate::LimiterBuilder::rule).build().expect("sound");
     for _ in 0..6 {
         let decision = limiter.acquire([("r", "k"), ("log", "k"), ("gcra", "k")]).await;
@@ -298,7 +299,7 @@ async fn with_permissions(version: Version) {
     }
     limiter.reset([("r", "k"), ("log", "k")]).await.expect("DEL is among them");
     let wrong = format!("redis://app:wrong-secret@127.0.0.1:{}", server.port);
-    let (limiter, _) = self::limiter(patient(&wrong));
+    let (limiter, _) = self::limiter(bare(&wrong));
     let error = ask(&limiter).await.failure().cloned().expect("no entry");
     assert_eq!(error.kind(), StoreErrorKind::Permanent, "{error}");
     assert!(!format!("{error:?}").contains("secret"));
@@ -314,7 +315,7 @@ async fn a_server_without_memory_refuses_and_recovers() {
 async fn without_memory(version: Version) {
     let server = Server::start(version);
     let mut connection = server.connection().await;
-    let (limiter, _) = limiter(patient(&server.url()));
+    let (limiter, _) = limiter(bare(&server.url()));
     until_answered(&limiter).await;
     let _: () =
         redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg("1").query_async(&mut connection).await.expect("set");
@@ -356,7 +357,7 @@ async fn nonsense_is_a_failure_and_not_a_panic() {
                 });
             }
         });
-        let (limiter, _) = limiter(patient(&format!("redis://127.0.0.1:{port}")));
+        let (limiter, _) = limiter(bare(&format!("redis://127.0.0.1:{port}")));
         let error = ask(&limiter).await.failure().cloned().expect("nonsense");
         assert!(matches!(error.kind(), StoreErrorKind::Garbled | StoreErrorKind::Unavailable), "{reply:?}: {error:?}");
     }
@@ -379,7 +380,7 @@ async fn a_pool_that_the_application_has_is_used() {
 async fn one_connection_serves_many_callers() {
     let server = Server::start(Version::Redis7);
     let mut connection = server.connection().await;
-    let (limiter, _) = limiter(patient(&server.url()));
+    let (limiter, _) = limiter(bare(&server.url()));
     let asks: Vec<_> = (0..200)
         .map(|_| {
             tokio::spawn({
@@ -402,7 +403,7 @@ async fn a_dropped_store_leaves_no_connection_behind() {
     let server = Server::start(Version::Redis7);
     let mut connection = server.connection().await;
     for _ in 0..5 {
-        let (limiter, _) = limiter(patient(&server.url()));
+        let (limiter, _) = limiter(bare(&server.url()));
         until_answered(&limiter).await;
     }
     let since = Instant::now();
@@ -423,7 +424,7 @@ fn asking_on_a_runtime_that_has_ended_does_not_hang() {
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
     let handle = runtime.handle().clone();
     drop(runtime);
-    let (limiter, _) = limiter(RedisStore::connect("redis://127.0.0.1:1").expect("sound"));
+    let (limiter, _) = limiter(RedisStore::builder("redis://127.0.0.1:1").bare().build().expect("sound"));
     let (done, ended) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         // Whether it fails or panics for want of a timer does not matter; that it comes back does.
@@ -443,7 +444,7 @@ async fn no_secret_reaches_the_server() {
         Rule::gcra("key", Quota::per_hour(5)).key(key::header("x-api-key")),
         Rule::gcra("own", Quota::per_hour(5)).key_by(|_| key::Key::secret(b"hunter2")),
     ];
-    let builder = Limiter::builder(patient(&server.url()));
+    let builder = Limiter::builder(bare(&server.url()));
     let limiter = rules.into_iter().fold(builder, sluicegate::LimiterBuilder::rule).build().expect("sound");
     let app = axum::Router::new().layer(sluicegate::RateLimitLayer::new(limiter));
     let request = http::Request::builder().header("authorization", "Bearer hunter2").header("x-api-key", "hunter2");

@@ -2,6 +2,7 @@
 
 pub mod app;
 pub mod echo;
+pub mod flaky;
 pub mod log;
 pub mod proxy;
 pub mod server;

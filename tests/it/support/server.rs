@@ -65,10 +65,11 @@ impl Server {
     }
 
     fn start_in(version: Version, port: u16, more: &[&str], environment: &[(&str, &str)]) -> Server {
-        let script = r#""$@" >/dev/null 2>&1 & echo $!; cat >/dev/null; kill -CONT $! 2>/dev/null; kill -9 $!"#;
+        // In a folder of its own: replicas write what they were sent, and any server would read it at its start.
+        let script = r#"d=$(mktemp -d); cd "$d"; "$@" >/dev/null 2>&1 & echo $!; cat >/dev/null; kill -CONT $! 2>/dev/null; kill -9 $! 2>/dev/null; rm -rf "$d""#;
         let mut shell = Command::new("sh")
             .args(["-c", script, "sh", &version.binary(), "--port", &port.to_string()])
-            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", "/tmp"])
+            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", "."])
             .args(more)
             .envs(environment.iter().copied())
             .stdin(Stdio::piped())

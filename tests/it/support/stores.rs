@@ -69,6 +69,11 @@ pub fn patient(url: &str) -> RedisStore {
     RedisStore::builder(url).deadline(Duration::from_secs(30)).build().expect("a sound address")
 }
 
+/// The same without what limiters put around it, for tests about the store's own failures.
+pub fn bare(url: &str) -> RedisStore {
+    RedisStore::builder(url).deadline(Duration::from_secs(30)).bare().build().expect("a sound address")
+}
+
 pub fn namespace() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("t{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))

@@ -1,0 +1,226 @@
+//! Whether a part of the store is asked at all.
+
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use crate::random;
+
+/// When a breaker opens, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Settings {
+    /// So many failures in a row,
+    pub(super) failures: u32,
+    /// within this time,
+    pub(super) within: Duration,
+    /// keep the store from being asked for this long.
+    pub(super) open_for: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { failures: 5, within: Duration::from_secs(10), open_for: Duration::from_secs(30) }
+    }
+}
+
+/// A circuit breaker. What it is told and asked of is the past: it never waits.
+#[derive(Debug, Default)]
+pub(super) struct Breaker(Mutex<State>);
+
+#[derive(Debug)]
+enum State {
+    /// Asked. The times of the failures since the last success, the latest ones.
+    Closed(VecDeque<Instant>),
+    /// Not asked before this.
+    Open(Instant),
+    /// One is asking whether it is well again.
+    Probing,
+}
+
+impl Default for State {
+    fn default() -> State {
+        State::Closed(VecDeque::new())
+    }
+}
+
+/// Whether an ask may go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pass {
+    /// It may.
+    Free,
+    /// It may, alone: it finds out whether the store is well again, and must be followed by a word of how it went.
+    Probe,
+    /// It may not, for at least this long.
+    Blocked(Duration),
+}
+
+/// What a word about the store has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    None,
+    /// From no failure to the first.
+    Uneasy,
+    Opened,
+    /// From an open breaker back to normal.
+    Closed,
+    /// From a few failures back to none.
+    Calm,
+}
+
+impl Breaker {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether to ask now. With `Probe`, nobody else is let through before the caller has told how it went.
+    pub(super) fn pass(&self, now: Instant) -> Pass {
+        let mut state = self.lock();
+        match *state {
+            State::Closed(_) => Pass::Free,
+            State::Open(until) if now < until => Pass::Blocked(until - now),
+            State::Open(_) => {
+                *state = State::Probing;
+                Pass::Probe
+            }
+            State::Probing => Pass::Blocked(Duration::ZERO),
+        }
+    }
+
+    /// The store answered.
+    pub(super) fn succeeded(&self, pass: Pass) -> Change {
+        let mut state = self.lock();
+        match &*state {
+            State::Closed(failures) if failures.is_empty() => Change::None,
+            State::Closed(_) => {
+                *state = State::default();
+                Change::Calm
+            }
+            State::Probing if pass == Pass::Probe => {
+                *state = State::default();
+                Change::Closed
+            }
+            // The late answer to a question from before it opened.
+            State::Open(_) | State::Probing => Change::None,
+        }
+    }
+
+    /// The store gave no answer.
+    pub(super) fn failed(&self, pass: Pass, now: Instant, settings: &Settings) -> Change {
+        let mut state = self.lock();
+        match &mut *state {
+            State::Closed(failures) => {
+                let first = failures.is_empty();
+                let most = usize::try_from(settings.failures).unwrap_or(usize::MAX).max(1);
+                failures.push_back(now);
+                while failures.len() > most {
+                    failures.pop_front();
+                }
+                let since = failures.front().map(|oldest| now.saturating_duration_since(*oldest));
+                if failures.len() == most && since.is_some_and(|since| since <= settings.within) {
+                    *state = State::Open(now + jittered(settings.open_for));
+                    return Change::Opened;
+                }
+                if first { Change::Uneasy } else { Change::None }
+            }
+            State::Probing if pass == Pass::Probe => {
+                *state = State::Open(now + jittered(settings.open_for));
+                Change::None
+            }
+            State::Open(_) | State::Probing => Change::None,
+        }
+    }
+
+    /// The probe left without having found out: the next ask probes.
+    pub(super) fn abandoned(&self, now: Instant) {
+        let mut state = self.lock();
+        if matches!(*state, State::Probing) {
+            *state = State::Open(now);
+        }
+    }
+}
+
+/// Up to a tenth longer: processes whose breakers opened together must not come back together.
+fn jittered(time: Duration) -> Duration {
+    time + time.mul_f64(0.1 * random::share())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SETTINGS: Settings =
+        Settings { failures: 3, within: Duration::from_secs(10), open_for: Duration::from_secs(30) };
+
+    fn seconds(seconds: f64) -> Duration {
+        Duration::from_secs_f64(seconds)
+    }
+
+    #[test]
+    fn opens_after_so_many_failures_in_a_row_and_lets_one_probe_through() {
+        let (breaker, began) = (Breaker::default(), Instant::now());
+        let fail = |pass, after| breaker.failed(pass, began + seconds(after), &SETTINGS);
+        assert_eq!(fail(Pass::Free, 0.0), Change::Uneasy);
+        assert_eq!(fail(Pass::Free, 1.0), Change::None);
+        assert_eq!(breaker.succeeded(Pass::Free), Change::Calm);
+        assert_eq!(breaker.succeeded(Pass::Free), Change::None);
+        assert_eq!(fail(Pass::Free, 2.0), Change::Uneasy);
+        assert_eq!(fail(Pass::Free, 3.0), Change::None);
+        assert_eq!(breaker.pass(began + seconds(3.5)), Pass::Free);
+        assert_eq!(fail(Pass::Free, 4.0), Change::Opened);
+        // Answers to what was asked before change nothing.
+        assert_eq!(breaker.succeeded(Pass::Free), Change::None);
+        assert_eq!(fail(Pass::Free, 5.0), Change::None);
+
+        let Pass::Blocked(left) = breaker.pass(began + seconds(4.0)) else { panic!("it is open") };
+        assert!((seconds(30.0)..=seconds(33.0)).contains(&left), "{left:?}");
+        assert!(matches!(breaker.pass(began + seconds(33.9)), Pass::Blocked(_)));
+        let later = began + seconds(4.0) + left;
+        assert_eq!(breaker.pass(later), Pass::Probe);
+        assert_eq!(breaker.pass(later), Pass::Blocked(Duration::ZERO));
+        // Another's late answer is no word of the probe.
+        assert_eq!(breaker.succeeded(Pass::Free), Change::None);
+        assert_eq!(breaker.pass(later), Pass::Blocked(Duration::ZERO));
+        // The probe fails: open again.
+        assert_eq!(breaker.failed(Pass::Probe, later, &SETTINGS), Change::None);
+        let Pass::Blocked(left) = breaker.pass(later) else { panic!("it is open again") };
+        // The next one is dropped before it knows: another probes at once.
+        assert_eq!(breaker.pass(later + left), Pass::Probe);
+        breaker.abandoned(later + left);
+        assert_eq!(breaker.pass(later + left), Pass::Probe);
+        assert_eq!(breaker.succeeded(Pass::Probe), Change::Closed);
+        assert_eq!(breaker.pass(later + left), Pass::Free);
+    }
+
+    #[test]
+    fn failures_that_lie_too_far_apart_do_not_open_it() {
+        let (breaker, began) = (Breaker::default(), Instant::now());
+        for after in [0.0, 6.0, 12.0, 18.0, 24.0] {
+            assert_ne!(breaker.failed(Pass::Free, began + seconds(after), &SETTINGS), Change::Opened, "{after}");
+        }
+        // The last three lie within ten seconds.
+        assert_eq!(breaker.failed(Pass::Free, began + seconds(26.0), &SETTINGS), Change::Opened);
+    }
+
+    #[test]
+    fn a_hundred_of_them_do_not_probe_together() {
+        let began = Instant::now();
+        let left = |_| {
+            let breaker = Breaker::default();
+            for _ in 0..3 {
+                breaker.failed(Pass::Free, began, &SETTINGS);
+            }
+            match breaker.pass(began) {
+                Pass::Blocked(left) => left,
+                other => panic!("{other:?}"),
+            }
+        };
+        let mut left: Vec<Duration> = (0..100).map(left).collect();
+        left.sort_unstable();
+        left.dedup();
+        assert!(left.len() > 90, "{} different times", left.len());
+    }
+}

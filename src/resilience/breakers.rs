@@ -1,0 +1,151 @@
+//! A breaker for each part of a store, and the way past them.
+
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use smallvec::SmallVec;
+use tokio::time::Instant;
+
+use super::breaker::{Breaker, Change, Pass, Settings};
+use crate::{
+    error::{StoreError, StoreErrorKind},
+    observer::{Observers, StoreEvent},
+    store::{Ask, Store},
+};
+
+/// Parts beyond these share the last breaker.
+const MOST: usize = 256;
+
+#[derive(Debug, Default)]
+pub(super) struct Breakers {
+    pub(super) settings: Settings,
+    first: Breaker,
+    /// Those of further parts, if there are any.
+    more: OnceLock<Box<[Breaker]>>,
+    /// How many are not at ease. While it is none nothing else is looked at.
+    uneasy: AtomicUsize,
+}
+
+impl Breakers {
+    fn of(&self, part: usize) -> &Breaker {
+        let Some(place) = part.checked_sub(1) else { return &self.first };
+        let more = self.more.get_or_init(|| (1..MOST).map(|_| Breaker::default()).collect());
+        more.get(place).or(more.last()).unwrap_or(&self.first)
+    }
+
+    #[inline]
+    pub(super) fn at_ease(&self) -> bool {
+        self.uneasy.load(Ordering::Relaxed) == 0
+    }
+
+    /// The way past the breakers of the parts that an ask needs.
+    pub(super) fn gates(&self, ask: &Ask<'_>, store: &dyn Store) -> Gates<'_> {
+        let now = Instant::now();
+        self.gates_by(ask, store, |breaker| breaker.pass(now))
+    }
+
+    /// The same for an ask that was made while nothing was amiss.
+    pub(super) fn open_gates(&self, ask: &Ask<'_>, store: &dyn Store) -> Gates<'_> {
+        self.gates_by(ask, store, |_| Pass::Free)
+    }
+
+    fn gates_by(&self, ask: &Ask<'_>, store: &dyn Store, pass: impl Fn(&Breaker) -> Pass) -> Gates<'_> {
+        let mut gates = Gates { breakers: self, parts: SmallVec::new(), lines: SmallVec::new() };
+        for line in ask.lines {
+            let part = store.part(line);
+            let place = match gates.parts.iter().position(|(known, _)| *known == part) {
+                Some(place) => place,
+                None => {
+                    gates.parts.push((part, pass(self.of(part))));
+                    gates.parts.len() - 1
+                }
+            };
+            gates.lines.push(place);
+        }
+        gates
+    }
+
+    fn note(&self, part: usize, change: Change, error: Option<&StoreError>, observers: &Observers) {
+        match change {
+            Change::None => {}
+            Change::Uneasy => {
+                self.uneasy.fetch_add(1, Ordering::Relaxed);
+            }
+            Change::Calm => {
+                self.uneasy.fetch_sub(1, Ordering::Relaxed);
+            }
+            Change::Closed => {
+                self.uneasy.fetch_sub(1, Ordering::Relaxed);
+                observers.tell(&StoreEvent::Closed { part });
+            }
+            Change::Opened => {
+                if self.settings.failures <= 1 {
+                    self.uneasy.fetch_add(1, Ordering::Relaxed);
+                }
+                if let Some(error) = error {
+                    observers.tell(&StoreEvent::Opened { part, error: error.clone() });
+                }
+            }
+        }
+    }
+}
+
+/// What an ask was let through by. Dropped without a word, its probes are left to the next.
+pub(super) struct Gates<'a> {
+    breakers: &'a Breakers,
+    parts: SmallVec<[(usize, Pass); 4]>,
+    /// The place of each line's part in `parts`.
+    lines: SmallVec<[usize; 4]>,
+}
+
+impl Gates<'_> {
+    /// Whether the line at this place of the ask may be asked.
+    pub(super) fn let_through(&self, line: usize) -> bool {
+        let pass = self.lines.get(line).and_then(|place| self.parts.get(*place));
+        !matches!(pass, Some((_, Pass::Blocked(_))))
+    }
+
+    /// Tells the breakers how the lines that were let through fared: `answered` by their place in the ask. Answers whether the
+    /// store answered any.
+    pub(super) fn report(
+        mut self,
+        answered: impl Fn(usize) -> bool,
+        error: Option<&StoreError>,
+        observers: &Observers,
+    ) -> bool {
+        let now = Instant::now();
+        let (parts, lines) = (std::mem::take(&mut self.parts), &self.lines);
+        let mut any = false;
+        for (place, (part, pass)) in parts.into_iter().enumerate() {
+            if matches!(pass, Pass::Blocked(_)) {
+                continue;
+            }
+            let breaker = self.breakers.of(part);
+            let well = (0..).zip(lines).filter(|(_, of)| **of == place).all(|(line, _)| answered(line));
+            // Who is told off has reached the server.
+            let told_off = error.is_some_and(|error| error.kind() == StoreErrorKind::Permanent);
+            let change = if well || (told_off && pass == Pass::Probe) {
+                any |= well;
+                breaker.succeeded(pass)
+            } else if told_off {
+                Change::None
+            } else {
+                breaker.failed(pass, now, &self.breakers.settings)
+            };
+            self.breakers.note(part, change, error, observers);
+        }
+        any
+    }
+}
+
+impl Drop for Gates<'_> {
+    fn drop(&mut self) {
+        for (part, pass) in &self.parts {
+            if *pass == Pass::Probe {
+                self.breakers.of(*part).abandoned(Instant::now());
+            }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! The decision where the store made none, or only a part of it.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::{Shared, breakers::Gates, through};
+use crate::{
+    error::{StoreError, StoreErrorKind},
+    limit::OnFailure,
+    store::{Answer, Ask, Line, Partial, Purpose, Verdict, Wait},
+};
+
+/// How each line of an ask stands, as far as that is known.
+type Verdicts = SmallVec<[Option<Verdict>; 4]>;
+
+impl Shared {
+    /// A refusal that saves asking the parts that are well: a rule whose part is held up refuses what it cannot judge, or its local count is used up.
+    pub(super) fn refused_already(&self, ask: &Ask<'_>, gates: &Gates<'_>) -> Option<StoreError> {
+        let mut verdicts: Verdicts = SmallVec::from_elem(None, ask.lines.len());
+        let held_up = |place: usize| !gates.let_through(place);
+        if self.refuses(ask, held_up) {
+            return Some(open().with(Partial::new(verdicts.into_vec()).refusing(true)));
+        }
+        let fits = self.judge_here(ask, held_up, Purpose::Peek, &mut verdicts);
+        (!fits).then(|| open().with(Partial::new(verdicts.into_vec())))
+    }
+
+    /// Makes the decision of what the store answered to the lines that were let through; `None`: it was not asked.
+    pub(super) fn conclude(
+        self: &Arc<Shared>,
+        ask: &Ask<'_>,
+        gates: Gates<'_>,
+        outcome: Option<Result<Answer, StoreError>>,
+    ) -> Result<Answer, StoreError> {
+        let spend = ask.purpose == Purpose::Spend;
+        let asked: SmallVec<[bool; 4]> = (0..ask.lines.len()).map(|place| gates.let_through(place)).collect();
+        let whole = asked.iter().all(|asked| *asked);
+        let mut verdicts: Verdicts = SmallVec::from_elem(None, ask.lines.len());
+        let mut charged = false;
+        let error = match outcome {
+            Some(Ok(answer)) => {
+                if gates.report(|place| asked.get(place) == Some(&true), None, &self.observers)
+                    && !self.journal.is_empty()
+                {
+                    self.commit_missed();
+                }
+                if whole {
+                    return Ok(answer);
+                }
+                fill(&mut verdicts, &asked, answer.verdicts().iter().copied().map(Some));
+                charged = spend && answer.fits();
+                open()
+            }
+            Some(Err(error)) => {
+                if let Some(partial) = error.partial() {
+                    fill(&mut verdicts, &asked, partial.verdicts().iter().copied());
+                    charged = partial.is_charged();
+                }
+                gates.report(|place| verdicts.get(place).is_some_and(Option::is_some), Some(&error), &self.observers);
+                error
+            }
+            None => open(),
+        };
+        if matches!(ask.purpose, Purpose::Take(_) | Purpose::Give(_)) {
+            return Err(error);
+        }
+        Err(self.fall_back(ask, error, verdicts, charged, |place| asked.get(place) == Some(&true)))
+    }
+
+    /// Decides over the lines without a verdict. `charged`: those with one were charged.
+    fn fall_back(
+        self: &Arc<Shared>,
+        ask: &Ask<'_>,
+        error: StoreError,
+        mut verdicts: Verdicts,
+        charged: bool,
+        asked: impl Fn(usize) -> bool,
+    ) -> StoreError {
+        if verdicts.iter().flatten().any(|verdict| verdict.wait != Wait::None) {
+            return error.with(Partial::new(verdicts.into_vec()));
+        }
+        let answered: SmallVec<[bool; 4]> = verdicts.iter().map(Option::is_some).collect();
+        let missing = |place: usize| answered.get(place) == Some(&false);
+        let refuses = self.refuses(ask, missing);
+        if refuses || !self.judge_here(ask, missing, ask.purpose, &mut verdicts) {
+            if charged {
+                let lines: SmallVec<[Line<'_>; 4]> = pick(ask, |place| !missing(place)).collect();
+                self.give_back(&lines, ask.time);
+            }
+            return error.with(Partial::new(verdicts.into_vec()).refusing(refuses));
+        }
+        if ask.purpose == Purpose::Spend {
+            // What may have been charged is not charged once more.
+            let unsure = error.may_have_charged();
+            let missed = |place: usize, line: &Line<'_>| {
+                missing(place) && line.on_failure == OnFailure::Local && !(unsure && asked(place))
+            };
+            let lines: SmallVec<[Line<'_>; 4]> =
+                (0..).zip(ask.lines).filter(|(place, line)| missed(*place, line)).map(|(_, line)| *line).collect();
+            if !lines.is_empty() {
+                self.lose(self.journal.add(&lines, ask.time));
+            }
+        }
+        error.with(Partial::new(verdicts.into_vec()).charged(ask.purpose == Purpose::Spend))
+    }
+
+    /// Whether a rule refuses what it cannot judge.
+    fn refuses(&self, ask: &Ask<'_>, concerns: impl Fn(usize) -> bool) -> bool {
+        pick(ask, concerns).any(|line| line.on_failure == OnFailure::Refuse)
+    }
+
+    /// Judges those of the lines that are to be counted here. Answers whether they fit.
+    fn judge_here(
+        &self,
+        ask: &Ask<'_>,
+        concerns: impl Fn(usize) -> bool,
+        purpose: Purpose,
+        verdicts: &mut Verdicts,
+    ) -> bool {
+        let here = |place: usize, line: &Line<'_>| concerns(place) && line.on_failure == OnFailure::Local;
+        let places: SmallVec<[usize; 4]> =
+            (0..).zip(ask.lines).filter(|(place, line)| here(*place, line)).map(|(place, _)| place).collect();
+        if places.is_empty() {
+            return true;
+        }
+        let lines: SmallVec<[Line<'_>; 4]> = places.iter().filter_map(|place| ask.lines.get(*place)).copied().collect();
+        let judged = self.local.judge(&lines, purpose, ask.time);
+        for (place, verdict) in places.iter().zip(&judged) {
+            if let Some(known) = verdicts.get_mut(*place) {
+                *known = Some(*verdict);
+            }
+        }
+        judged.iter().all(|verdict| verdict.wait == Wait::None)
+    }
+
+    /// What a store that answers at once has failed to.
+    #[cold]
+    pub(super) fn failed_now(self: &Arc<Shared>, ask: &Ask<'_>, error: StoreError) -> Result<(), StoreError> {
+        self.conclude(ask, self.breakers.open_gates(ask, &*self.store), Some(Err(error))).map(|_| ())
+    }
+
+    /// Decides without waiting where that can be done, while not all is well: the breakers are open, or the store answers at
+    /// once.
+    #[cold]
+    pub(super) fn decide_now(self: &Arc<Shared>, ask: &Ask<'_>, answer: &mut Answer) -> Option<Result<(), StoreError>> {
+        if matches!(ask.purpose, Purpose::Take(_) | Purpose::Give(_)) {
+            return None;
+        }
+        let gates = self.gates(ask);
+        let asked = through(ask, &gates).count();
+        if asked == 0 {
+            return Some(self.conclude(ask, gates, None).map(|_| ()));
+        }
+        if asked < ask.lines.len() {
+            return None;
+        }
+        match self.store.acquire_now(ask, answer)? {
+            Ok(()) => Some(self.conclude(ask, gates, Some(Ok(answer.clone()))).map(|_| ())),
+            Err(error) => Some(self.conclude(ask, gates, Some(Err(error))).map(|_| ())),
+        }
+    }
+}
+
+#[cold]
+pub(super) fn open() -> StoreError {
+    StoreError::new(StoreErrorKind::Open, "the store is not asked: its circuit breaker is open")
+}
+
+/// The lines at the places that the closure names.
+fn pick<'a>(ask: &Ask<'a>, concerns: impl Fn(usize) -> bool) -> impl Iterator<Item = Line<'a>> {
+    (0..).zip(ask.lines).filter(move |(place, _)| concerns(*place)).map(|(_, line)| *line)
+}
+
+/// Puts the verdicts of the lines that were asked where they belong.
+fn fill(verdicts: &mut Verdicts, asked: &[bool], known: impl Iterator<Item = Option<Verdict>>) {
+    let places = verdicts.iter_mut().zip(asked).filter(|(_, asked)| **asked);
+    for ((place, _), verdict) in places.zip(known) {
+        *place = verdict;
+    }
+}

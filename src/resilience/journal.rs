@@ -1,0 +1,171 @@
+//! What was admitted while the store was not asked, until the store knows of it.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use crate::store::{Id, Line, OwnedLine, Time};
+
+/// Counts beyond these are not committed; that is told.
+const MOST: usize = 16_384;
+
+/// A commit whose reply was lost is repeated under its id for this long. The store remembers ids for twice as long.
+const REPEAT_FOR: Duration = Duration::from_secs(300);
+
+#[derive(Debug, Default)]
+pub(super) struct Journal {
+    entries: Mutex<HashMap<(u32, Box<[u8]>), Entry, foldhash::fast::RandomState>>,
+    /// Whether there is anything to commit: one word to look at on the path of requests.
+    any: AtomicBool,
+    /// Whether it is being committed.
+    busy: AtomicBool,
+}
+
+/// One count.
+#[derive(Debug)]
+struct Entry {
+    line: OwnedLine,
+    /// Units that no commit has been sent of.
+    units: u64,
+    /// A commit that was sent and not heard of.
+    sent: Option<Commit>,
+    time: Time,
+    at: Instant,
+}
+
+/// Units to be charged once.
+#[derive(Clone, Debug)]
+pub(super) struct Commit {
+    pub(super) id: Id,
+    pub(super) line: OwnedLine,
+    pub(super) time: Time,
+    since: Instant,
+    /// Whether an answer to it was missed: it may have been carried out.
+    unsure: bool,
+}
+
+/// How a commit went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Went {
+    Done,
+    /// Nothing was charged.
+    Undone,
+    /// Nobody knows: it is sent again under the same id.
+    Unknown,
+}
+
+impl Journal {
+    fn lock(&self) -> MutexGuard<'_, HashMap<(u32, Box<[u8]>), Entry, foldhash::fast::RandomState>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        !self.any.load(Ordering::Relaxed)
+    }
+
+    /// Notes what was admitted. Answers the units there was no room for.
+    pub(super) fn add(&self, lines: &[Line<'_>], time: Time) -> u64 {
+        let mut entries = self.lock();
+        let mut lost = 0;
+        for line in lines.iter().filter(|line| line.cost > 0) {
+            let name = (line.scope.number(), line.key.into());
+            if let Some(entry) = entries.get_mut(&name) {
+                entry.units = entry.units.saturating_add(line.cost);
+                entry.line = OwnedLine::of(line);
+                (entry.time, entry.at) = (time, Instant::now());
+            } else if entries.len() < MOST {
+                let entry = Entry { line: OwnedLine::of(line), units: line.cost, sent: None, time, at: Instant::now() };
+                entries.insert(name, entry);
+            } else {
+                lost += line.cost;
+            }
+        }
+        self.any.store(!entries.is_empty(), Ordering::Relaxed);
+        lost
+    }
+
+    /// Forgets a count that was reset.
+    pub(super) fn forget(&self, line: &Line<'_>) {
+        let mut entries = self.lock();
+        entries.remove(&(line.scope.number(), line.key.into()));
+        self.any.store(!entries.is_empty(), Ordering::Relaxed);
+    }
+
+    /// Whether the caller is the one to commit now. It says when it is [done](Journal::rest).
+    pub(super) fn begin(&self) -> bool {
+        !self.is_empty() && !self.busy.swap(true, Ordering::Acquire)
+    }
+
+    pub(super) fn rest(&self) {
+        self.busy.store(false, Ordering::Release);
+    }
+
+    /// The names of all counts.
+    pub(super) fn names(&self) -> Vec<(u32, Box<[u8]>)> {
+        self.lock().keys().cloned().collect()
+    }
+
+    /// The commit of one count. `spent`: how much of a line's local count still matters, which is the most that is committed;
+    /// the rest has come back in the meantime. Also answers the units of a commit that was repeated for too long.
+    pub(super) fn commit(
+        &self,
+        name: &(u32, Box<[u8]>),
+        spent: impl Fn(&Line<'_>, Time) -> u64,
+    ) -> (Option<Commit>, u64) {
+        let mut entries = self.lock();
+        let Some(entry) = entries.get_mut(name) else { return (None, 0) };
+        let mut lost = 0;
+        if let Some(sent) = &entry.sent {
+            if sent.since.elapsed() < REPEAT_FOR {
+                return (Some(sent.clone()), 0);
+            }
+            lost = sent.line.cost;
+            entry.sent = None;
+        }
+        let time = entry.time.later(entry.at.elapsed());
+        let mut line = entry.line.clone();
+        line.cost = entry.units.min(spent(&line.line(), time));
+        entry.units = 0;
+        if line.cost > 0 {
+            entry.sent = Some(Commit { id: Id::random(), line, time, since: Instant::now(), unsure: false });
+        }
+        let commit = entry.sent.clone();
+        if commit.is_none() {
+            entries.remove(name);
+            self.any.store(!entries.is_empty(), Ordering::Relaxed);
+        }
+        (commit, lost)
+    }
+
+    /// Notes how the commit of a count went.
+    pub(super) fn went(&self, name: &(u32, Box<[u8]>), went: Went) {
+        let mut entries = self.lock();
+        let Some(entry) = entries.get_mut(name) else { return };
+        match went {
+            Went::Done => entry.sent = None,
+            Went::Unknown => {
+                if let Some(sent) = &mut entry.sent {
+                    sent.unsure = true;
+                }
+            }
+            // This time nothing was charged; an earlier time may have been another matter.
+            Went::Undone if entry.sent.as_ref().is_some_and(|sent| sent.unsure) => {}
+            Went::Undone => {
+                let units = entry.sent.take().map_or(0, |sent| sent.line.cost);
+                entry.units = entry.units.saturating_add(units);
+            }
+        }
+        if entry.sent.is_none() && entry.units == 0 {
+            entries.remove(name);
+            self.any.store(!entries.is_empty(), Ordering::Relaxed);
+        }
+    }
+}

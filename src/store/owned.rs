@@ -1,0 +1,34 @@
+use super::{Line, Scope};
+use crate::limit::{Limit, OnFailure};
+
+/// A line that outlives its ask. `Debug` does not show the key.
+#[derive(Clone)]
+pub(crate) struct OwnedLine {
+    scope: Scope,
+    key: Box<[u8]>,
+    limit: Limit,
+    on_failure: OnFailure,
+    pub(crate) cost: u64,
+}
+
+impl OwnedLine {
+    pub(crate) fn of(line: &Line<'_>) -> OwnedLine {
+        OwnedLine {
+            scope: line.scope.clone(),
+            key: line.key.into(),
+            limit: *line.limit,
+            on_failure: line.on_failure,
+            cost: line.cost,
+        }
+    }
+
+    pub(crate) fn line(&self) -> Line<'_> {
+        Line { scope: &self.scope, key: &self.key, limit: &self.limit, cost: self.cost, on_failure: self.on_failure }
+    }
+}
+
+impl std::fmt::Debug for OwnedLine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.line().fmt(f)
+    }
+}

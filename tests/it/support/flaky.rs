@@ -1,0 +1,106 @@
+//! A store in memory that fails when it is told to.
+
+use std::{
+    collections::HashMap,
+    future::pending,
+    sync::{Arc, Mutex},
+};
+
+use sluicegate::{
+    MemoryStore, StoreError, StoreErrorKind,
+    store::{Answer, Ask, Line, Partial, Purpose, Store, StoreFuture, Verdict},
+};
+
+/// What happens to an ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mood {
+    Well,
+    /// Fails; nothing is charged.
+    Fails(StoreErrorKind),
+    /// Charges, and fails all the same.
+    LosesTheReply,
+    /// Never answers.
+    Hangs,
+}
+
+/// Lines whose key begins with a digit are kept in the part of that number, others in part 0. Each part has a mood.
+#[derive(Clone, Debug, Default)]
+pub struct Flaky(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    store: MemoryStore,
+    moods: Mutex<HashMap<usize, Mood>>,
+    asked: Mutex<Vec<(usize, Purpose)>>,
+}
+
+impl Flaky {
+    pub fn set(&self, mood: Mood) {
+        self.set_part(0, mood);
+    }
+
+    pub fn set_part(&self, part: usize, mood: Mood) {
+        self.0.moods.lock().expect("no panic").insert(part, mood);
+    }
+
+    /// The parts that were asked since the last call, one for each line.
+    pub fn asked(&self) -> Vec<(usize, Purpose)> {
+        std::mem::take(&mut self.0.asked.lock().expect("no panic"))
+    }
+
+    /// How many asks to spend there were since the last call.
+    pub fn spends(&self) -> usize {
+        self.asked().iter().filter(|(_, purpose)| *purpose == Purpose::Spend).count()
+    }
+
+    fn mood(&self, part: usize) -> Mood {
+        self.0.moods.lock().expect("no panic").get(&part).copied().unwrap_or(Mood::Well)
+    }
+}
+
+impl Store for Flaky {
+    fn acquire<'a>(&'a self, ask: &'a Ask<'a>) -> StoreFuture<'a, Answer> {
+        Box::pin(async move {
+            let moods: Vec<Mood> = ask
+                .lines
+                .iter()
+                .map(|line| {
+                    let part = self.part(line);
+                    self.0.asked.lock().expect("no panic").push((part, ask.purpose));
+                    self.mood(part)
+                })
+                .collect();
+            if moods.contains(&Mood::Hangs) {
+                return pending().await;
+            }
+            let reached = |mood: &Mood| matches!(mood, Mood::Well | Mood::LosesTheReply);
+            let lines: Vec<Line<'_>> =
+                ask.lines.iter().zip(&moods).filter(|(_, mood)| reached(mood)).map(|(line, _)| *line).collect();
+            let answer = match lines.is_empty() {
+                true => Answer::default(),
+                false => self.0.store.acquire(&Ask { lines: &lines, ..*ask }).await?,
+            };
+            let Some(bad) = moods.iter().find(|mood| **mood != Mood::Well) else { return Ok(answer) };
+            let mut judged = answer.verdicts().iter();
+            let verdict = |mood: &Mood| -> Option<Verdict> {
+                let judged = if reached(mood) { judged.next() } else { None };
+                judged.filter(|_| *mood == Mood::Well).copied()
+            };
+            let verdicts: Vec<Option<Verdict>> = moods.iter().map(verdict).collect();
+            let error = match bad {
+                Mood::Fails(kind) => StoreError::new(*kind, "told to fail").uncharged(),
+                _ => StoreError::new(StoreErrorKind::Unavailable, "the reply was lost"),
+            };
+            let partial = Partial::new(verdicts).charged(ask.purpose == Purpose::Spend && answer.fits());
+            Err(error.with(partial))
+        })
+    }
+
+    fn reset<'a>(&'a self, lines: &'a [Line<'a>]) -> StoreFuture<'a, ()> {
+        self.0.store.reset(lines)
+    }
+
+    fn part(&self, line: &Line<'_>) -> usize {
+        line.key.first().filter(|byte| byte.is_ascii_digit()).map_or(0, |byte| usize::from(byte - b'0'))
+    }
+}
