@@ -25,5 +25,6 @@ mod processes;
 mod redis_store;
 mod refusals;
 mod scenarios;
+mod settle;
 mod support;
 mod traces;
