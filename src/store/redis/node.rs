@@ -9,6 +9,7 @@ use tokio::time::{Instant, timeout_at};
 use super::{
     assemble::Operation,
     connections::{Connections, Live},
+    engine::Engine,
     estimate::ServerClock,
     failure::{self, Failure},
     scripts::{Script, Scripts},
@@ -33,6 +34,7 @@ const MARGIN_INJECTED: f64 = 3_600_000.0;
 /// A server.
 pub(super) struct Node {
     pub(super) connections: Connections,
+    pub(super) engine: Engine,
     pub(super) scripts: Arc<Scripts>,
     pub(super) clock: ServerClock,
     pub(super) deadline: Duration,
@@ -65,6 +67,15 @@ impl Node {
     }
 
     pub(super) async fn decide(&self, ask: &Ask<'_>, used: &mut Option<Live>) -> Result<Answer, StoreError> {
+        match self.engine {
+            Engine::Script => self.decide_by_script(ask, used).await,
+            // Boxed: they are seldom used, and would make the future of every call larger.
+            Engine::Cell => Box::pin(self.decide_by_cell(ask, used)).await,
+            Engine::Plain => Box::pin(self.decide_plainly(ask, used)).await,
+        }
+    }
+
+    async fn decide_by_script(&self, ask: &Ask<'_>, used: &mut Option<Live>) -> Result<Answer, StoreError> {
         let began = self.clock.local();
         let live = used.insert(self.connections.get().await?);
         let script = self.scripts.of(Operation::of(ask.purpose), ask.lines);
