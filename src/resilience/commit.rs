@@ -30,16 +30,16 @@ impl Drop for Turn {
 
 impl Shared {
     /// Tells the store of everything it has missed. The store has just answered.
-    pub(super) fn commit_missed(self: &Arc<Shared>) {
+    pub(super) fn commit_missed(self: &Arc<Shared>, time: Time) {
         // Outside a runtime it is left to the next answer.
         let Ok(runtime) = Handle::try_current() else { return };
         if self.journal.begin() {
             let turn = Turn(Arc::clone(self));
-            runtime.spawn(async move { turn.0.commit_all().await });
+            runtime.spawn(async move { turn.0.commit_all(time).await });
         }
     }
 
-    async fn commit_all(self: &Arc<Shared>) {
+    async fn commit_all(self: &Arc<Shared>, time: Time) {
         let mut tasks = JoinSet::new();
         let (mut counts, mut units) = (0, 0);
         for name in self.journal.names() {
@@ -52,12 +52,12 @@ impl Shared {
                     break;
                 }
             }
-            let (commit, lost) = self.journal.commit(&name, |line, time| self.local.spent(line, time));
+            let (commit, lost) = self.journal.commit(&name, |line| self.local.spent(line, time));
             self.lose(lost);
             let Some(commit) = commit else { continue };
             let shared = Arc::clone(self);
             tasks.spawn(async move {
-                let went = shared.commit_one(&commit).await;
+                let went = shared.commit_one(&commit, time).await;
                 shared.journal.went(&name, went);
                 (went, if went == Went::Done { commit.line.cost } else { 0 })
             });
@@ -72,9 +72,9 @@ impl Shared {
         }
     }
 
-    async fn commit_one(&self, commit: &Commit) -> Went {
+    async fn commit_one(&self, commit: &Commit, time: Time) -> Went {
         let lines = [commit.line.line()];
-        let ask = Ask { lines: &lines, purpose: Purpose::Take(commit.id), time: commit.time };
+        let ask = Ask { lines: &lines, purpose: Purpose::Take(commit.id), time };
         match self.ask_past_breakers(&ask).await {
             Ok(_) => Went::Done,
             Err(error) if error.may_have_charged() => Went::Unknown,

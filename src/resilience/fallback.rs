@@ -43,7 +43,7 @@ impl Shared {
                 if gates.report(|place| asked.get(place) == Some(&true), None, &self.observers)
                     && !self.journal.is_empty()
                 {
-                    self.commit_missed();
+                    self.commit_missed(ask.time);
                 }
                 if whole {
                     return Ok(answer);
@@ -99,7 +99,7 @@ impl Shared {
             let lines: SmallVec<[Line<'_>; 4]> =
                 (0..).zip(ask.lines).filter(|(place, line)| missed(*place, line)).map(|(_, line)| *line).collect();
             if !lines.is_empty() {
-                self.lose(self.journal.add(&lines, ask.time));
+                self.lose(self.journal.add(&lines));
             }
         }
         error.with(Partial::new(verdicts.into_vec()).charged(ask.purpose == Purpose::Spend))

@@ -11,13 +11,13 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::store::{Id, Line, OwnedLine, Time};
+use crate::store::{Id, Line, OwnedLine, RECORD_TTL};
 
 /// Counts beyond these are not committed; that is told.
 const MOST: usize = 16_384;
 
-/// A commit whose reply was lost is repeated under its id for this long. The store remembers ids for twice as long.
-const REPEAT_FOR: Duration = Duration::from_secs(300);
+/// A commit whose reply was lost is repeated under its id for this long: half the time that stores remember ids.
+const REPEAT_FOR: Duration = Duration::from_secs(RECORD_TTL.as_secs() / 2);
 
 #[derive(Debug, Default)]
 pub(super) struct Journal {
@@ -36,8 +36,6 @@ struct Entry {
     units: u64,
     /// A commit that was sent and not heard of.
     sent: Option<Commit>,
-    time: Time,
-    at: Instant,
 }
 
 /// Units to be charged once.
@@ -45,7 +43,6 @@ struct Entry {
 pub(super) struct Commit {
     pub(super) id: Id,
     pub(super) line: OwnedLine,
-    pub(super) time: Time,
     since: Instant,
     /// Whether an answer to it was missed: it may have been carried out.
     unsure: bool,
@@ -72,7 +69,7 @@ impl Journal {
     }
 
     /// Notes what was admitted. Answers the units there was no room for.
-    pub(super) fn add(&self, lines: &[Line<'_>], time: Time) -> u64 {
+    pub(super) fn add(&self, lines: &[Line<'_>]) -> u64 {
         let mut entries = self.lock();
         let mut lost = 0;
         for line in lines.iter().filter(|line| line.cost > 0) {
@@ -80,10 +77,8 @@ impl Journal {
             if let Some(entry) = entries.get_mut(&name) {
                 entry.units = entry.units.saturating_add(line.cost);
                 entry.line = OwnedLine::of(line);
-                (entry.time, entry.at) = (time, Instant::now());
             } else if entries.len() < MOST {
-                let entry = Entry { line: OwnedLine::of(line), units: line.cost, sent: None, time, at: Instant::now() };
-                entries.insert(name, entry);
+                entries.insert(name, Entry { line: OwnedLine::of(line), units: line.cost, sent: None });
             } else {
                 lost += line.cost;
             }
@@ -115,11 +110,7 @@ impl Journal {
 
     /// The commit of one count. `spent`: how much of a line's local count still matters, which is the most that is committed;
     /// the rest has come back in the meantime. Also answers the units of a commit that was repeated for too long.
-    pub(super) fn commit(
-        &self,
-        name: &(u32, Box<[u8]>),
-        spent: impl Fn(&Line<'_>, Time) -> u64,
-    ) -> (Option<Commit>, u64) {
+    pub(super) fn commit(&self, name: &(u32, Box<[u8]>), spent: impl Fn(&Line<'_>) -> u64) -> (Option<Commit>, u64) {
         let mut entries = self.lock();
         let Some(entry) = entries.get_mut(name) else { return (None, 0) };
         let mut lost = 0;
@@ -130,12 +121,11 @@ impl Journal {
             lost = sent.line.cost;
             entry.sent = None;
         }
-        let time = entry.time.later(entry.at.elapsed());
         let mut line = entry.line.clone();
-        line.cost = entry.units.min(spent(&line.line(), time));
+        line.cost = entry.units.min(spent(&line.line()));
         entry.units = 0;
         if line.cost > 0 {
-            entry.sent = Some(Commit { id: Id::random(), line, time, since: Instant::now(), unsure: false });
+            entry.sent = Some(Commit { id: Id::random(), line, since: Instant::now(), unsure: false });
         }
         let commit = entry.sent.clone();
         if commit.is_none() {

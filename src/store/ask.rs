@@ -1,14 +1,13 @@
 use std::{
     collections::HashMap,
     sync::{LazyLock, Mutex, PoisonError},
-    time::Duration,
 };
 
 use smallvec::SmallVec;
 
 use super::Id;
 pub use crate::algorithm::Wait;
-use crate::limit::{Limit, OnFailure, micros};
+use crate::limit::{Limit, OnFailure};
 
 /// What a limiter asks of a store.
 #[derive(Clone, Copy, Debug)]
@@ -28,9 +27,11 @@ pub enum Purpose {
     Spend,
     /// Judge only; nothing is written.
     Peek,
-    /// Charge what was admitted elsewhere: of each line's cost as much as is left. Once for each id.
+    /// Charge what was admitted elsewhere: of each line's cost as much as is left, in whole units. Once for each id; every
+    /// line then fits, and stands as it does afterwards.
     Take(Id),
-    /// Give back what was charged: of each line's cost as much as is spent. Once for each id.
+    /// Give back what was charged: of each line's cost as much as is spent, what was charged last first. Once for each id;
+    /// every line then fits, and stands as it does afterwards.
     Give(Id),
 }
 
@@ -49,19 +50,6 @@ pub enum Time {
     },
     /// A test's, in microseconds; it may stand still or jump while real time passes.
     Injected(u64),
-}
-
-impl Time {
-    /// This much later.
-    pub(crate) fn later(self, time: Duration) -> Time {
-        match self {
-            Time::Application { now, tolerance } => {
-                Time::Application { now: now.saturating_add(micros(time)), tolerance }
-            }
-            // The store looks at its clock, and a test's stands still.
-            Time::Store | Time::Injected(_) => self,
-        }
-    }
 }
 
 /// One rule of an ask: which count, under which limit, for how much. `Debug` does not show the key.

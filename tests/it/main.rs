@@ -26,5 +26,6 @@ mod redis_store;
 mod refusals;
 mod resilience;
 mod scenarios;
+mod settle;
 mod support;
 mod traces;

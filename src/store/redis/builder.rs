@@ -3,7 +3,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use deadpool_redis::Pool;
 use redis::{ConnectionInfo, IntoConnectionInfo, io::tcp::TcpSettings};
 
-use super::{RedisStore, Topology, check, supply::Supply, urls::Urls, wiring::Wiring};
+use super::{RedisStore, Topology, check, engine::Engine, supply::Supply, urls::Urls, wiring::Wiring};
 use crate::error::BuildError;
 
 const DEADLINE: Duration = Duration::from_millis(10);
@@ -18,6 +18,7 @@ pub struct RedisStoreBuilder {
     connections: usize,
     nodelay: bool,
     bare: bool,
+    engine: Engine,
 }
 
 /// Where connections come from.
@@ -43,6 +44,7 @@ impl RedisStoreBuilder {
             connections: 1,
             nodelay: false,
             bare: false,
+            engine: Engine::default(),
         }
     }
 
@@ -81,6 +83,35 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// Without scripts, for services that forbid them: fixed windows by pipelined commands. Any other algorithm is an error when
+    /// the limiter is built, and so are windows from the first request and those shorter than a second. Of this, `cell` and the
+    /// like, the last one said counts.
+    ///
+    /// What is admitted never exceeds a limit, and a request that any rule refuses has spent nothing in the end; how it gets
+    /// there differs. A decision adds its cost first and takes it back in a second round trip if a rule refuses. So two requests
+    /// that race for the last unit may both be refused. The server's `TIME` decides which window it is: a call that finds itself
+    /// in another than it was sent for is taken back and made again.
+    ///
+    /// A call that gives up at its deadline is taken back if the server still answers within a second; what it answers later
+    /// stays counted until the window ends. A changed window length begins afresh.
+    pub fn no_scripts(mut self) -> RedisStoreBuilder {
+        self.engine = Engine::Plain;
+        self
+    }
+
+    /// By `CL.THROTTLE` of the module [redis-cell](https://github.com/brandur/redis-cell) where the server has it loaded. Only GCRA
+    /// rules; any other, and a quota that the module cannot keep exactly, is an error when the limiter is built. A server without
+    /// the module is an error of kind [`Permanent`](crate::StoreErrorKind::Permanent) when it is first asked.
+    ///
+    /// The module tells times in whole seconds, rounded down: `retry_after` and `reset_after` are rounded up to the second after, so
+    /// they are never too short. It knows the server's clock only, so a limiter with a clock of its own gets errors. It has no
+    /// guard against charging for calls that gave up, forgets a count up to a millisecond early, and what it counts does not
+    /// reach replicas. Several rules in one decision are one script of calls to it: all are charged or none.
+    pub fn cell(mut self) -> RedisStoreBuilder {
+        self.engine = Engine::Cell;
+        self
+    }
+
     /// The store. It connects when it is first asked.
     ///
     /// # Errors
@@ -98,6 +129,7 @@ impl RedisStoreBuilder {
             connections: self.connections,
             tcp: TcpSettings::default().set_nodelay(self.nodelay),
             bare: self.bare,
+            engine: self.engine,
             scripts: Arc::default(),
             observers: Arc::default(),
         };

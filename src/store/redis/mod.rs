@@ -2,11 +2,14 @@
 
 mod assemble;
 mod builder;
+mod cell;
 mod connections;
+mod engine;
 mod estimate;
 mod failure;
 mod manager;
 mod node;
+mod plain;
 mod scripts;
 mod supply;
 mod urls;
@@ -24,7 +27,7 @@ use self::{node::Node, wiring::Wiring};
 use super::{Answer, Ask, Line, Store, StoreFuture};
 use crate::{
     error::{BuildError, StoreError},
-    limit::micros,
+    limit::{Limit, micros},
     observer::Observer,
     resilience::Resilient,
 };
@@ -119,6 +122,10 @@ impl Store for RedisStore {
 
     fn observe(&self, observer: &Arc<dyn Observer>) {
         self.0.wiring.observers.add(observer);
+    }
+
+    fn accept(&self, rules: &[(&str, &Limit)]) -> Result<(), BuildError> {
+        self.0.wiring.engine.accept(rules)
     }
 
     fn deadline(&self) -> Option<Duration> {

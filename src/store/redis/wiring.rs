@@ -6,7 +6,8 @@ use deadpool::managed::Pool;
 use redis::{AsyncConnectionConfig, Client, ConnectionInfo, io::tcp::TcpSettings};
 
 use super::{
-    connections::Connections, estimate::ServerClock, manager::Manager, node::Node, scripts::Scripts, supply::Supply,
+    connections::Connections, engine::Engine, estimate::ServerClock, manager::Manager, node::Node, scripts::Scripts,
+    supply::Supply,
 };
 use crate::{error::BuildError, observer::Observers};
 
@@ -17,6 +18,7 @@ pub(super) struct Wiring {
     pub(super) tcp: TcpSettings,
     /// Whether a limiter is to use the store as it is.
     pub(super) bare: bool,
+    pub(super) engine: Engine,
     pub(super) scripts: Arc<Scripts>,
     pub(super) observers: Arc<Observers>,
 }
@@ -38,6 +40,7 @@ impl Wiring {
     pub(super) fn node(&self, supply: &Supply) -> Node {
         Node {
             connections: Connections::new(supply, self.connections, self.connect_timeout, &self.observers),
+            engine: self.engine,
             scripts: Arc::clone(&self.scripts),
             clock: ServerClock::new(),
             deadline: self.deadline,

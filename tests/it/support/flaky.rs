@@ -43,6 +43,11 @@ impl Flaky {
         self.0.moods.lock().expect("no panic").insert(part, mood);
     }
 
+    /// What is inside, and never fails.
+    pub fn inside(&self) -> MemoryStore {
+        self.0.store.clone()
+    }
+
     /// The parts that were asked since the last call, one for each line.
     pub fn asked(&self) -> Vec<(usize, Purpose)> {
         std::mem::take(&mut self.0.asked.lock().expect("no panic"))
