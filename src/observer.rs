@@ -54,6 +54,8 @@ pub enum StoreEvent {
     Disconnected(StoreError),
     /// The server did not know a script and was sent it.
     ScriptSent,
+    /// The server has no functions, or its user may not load or call them: scripts are sent to it from now on.
+    NoFunctions,
     /// The server came to a call too late to charge it: it hung, or its clock stepped.
     Expired,
     /// The store is full: a new key was counted in its rule's overflow count.
@@ -70,7 +72,7 @@ pub(crate) struct Observers {
     since: OnceLock<Instant>,
 }
 
-const KINDS: usize = 6;
+const KINDS: usize = 7;
 
 impl Observers {
     pub(crate) fn add(&self, observer: &Arc<dyn Observer>) {
@@ -96,6 +98,7 @@ impl Observers {
             StoreEvent::ScriptSent => 3,
             StoreEvent::Expired => 4,
             StoreEvent::Overflowed => 5,
+            StoreEvent::NoFunctions => 6,
         };
         let now = 1_000_000 + crate::limit::micros(self.since.get_or_init(Instant::now).elapsed());
         let Some(logged) = self.logged.get(kind) else { return };
@@ -108,6 +111,9 @@ impl Observers {
             StoreEvent::ConnectFailed(error) => tracing::warn!(%error, "cannot connect to the rate limit store"),
             StoreEvent::Disconnected(error) => tracing::warn!(%error, "gave up a connection to the rate limit store"),
             StoreEvent::ScriptSent => tracing::debug!("sent a script that the server did not have"),
+            StoreEvent::NoFunctions => {
+                tracing::warn!("the server has no functions, or none for this user: it is sent scripts instead");
+            }
             StoreEvent::Expired => tracing::warn!("the rate limit store came to a call too late and charged nothing"),
             StoreEvent::Overflowed => {
                 tracing::warn!(
