@@ -310,3 +310,17 @@ async fn a_change_that_comes_too_late_is_made_when_it_is_asked_for_again() {
         assert_eq!(ask(taken).await, Ok(6), "{version:?}");
     }
 }
+
+/// What was charged to the count that newcomers share is given back there.
+#[tokio::test]
+async fn a_full_memory_store_takes_and_gives_by_the_count_that_newcomers_share() {
+    let store = MemoryStore::new().max_keys(0);
+    let mut subject = Subject::new(&["gcra", "log"]);
+    assert!(subject.set(&["gcra", "log"], &[(Quota::per_hour(10), 10), (Quota::per_hour(10), 1)]));
+    let (taken, given) = (Purpose::Take(Id::random()), Purpose::Give(Id::random()));
+    for (purpose, left) in [(Purpose::Spend, 6), (taken, 2), (taken, 2), (given, 6), (given, 6), (Purpose::Peek, 6)] {
+        let answer = subject.ask(&store, purpose, 4, BEGIN).await;
+        let remaining: Vec<u64> = answer.verdicts().iter().map(|verdict| verdict.remaining).collect();
+        assert_eq!(remaining, [left, left], "{purpose:?}");
+    }
+}
