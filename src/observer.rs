@@ -54,6 +54,8 @@ pub enum StoreEvent {
     Disconnected(StoreError),
     /// The server did not know a script and was sent it.
     ScriptSent,
+    /// The server has no functions, or its user may not load or call them: scripts are sent to it from now on.
+    NoFunctions,
     /// The server came to a call too late to charge it: it hung, or its clock stepped.
     Expired,
     /// The circuit breaker of a part of the store has opened: the part is not asked for a while. A store that fails as a whole
@@ -95,7 +97,7 @@ pub(crate) struct Observers {
     since: OnceLock<Instant>,
 }
 
-const KINDS: usize = 10;
+const KINDS: usize = 11;
 
 impl Observers {
     pub(crate) fn add(&self, observer: &Arc<dyn Observer>) {
@@ -125,6 +127,7 @@ impl Observers {
             StoreEvent::Closed { .. } => 7,
             StoreEvent::Committed { .. } => 8,
             StoreEvent::Lost { .. } => 9,
+            StoreEvent::NoFunctions => 10,
         };
         let now = 1_000_000 + crate::limit::micros(self.since.get_or_init(Instant::now).elapsed());
         let Some(logged) = self.logged.get(kind) else { return };
@@ -141,6 +144,9 @@ impl Observers {
             StoreEvent::ConnectFailed(error) => tracing::warn!(%error, "cannot connect to the rate limit store"),
             StoreEvent::Disconnected(error) => tracing::warn!(%error, "gave up a connection to the rate limit store"),
             StoreEvent::ScriptSent => tracing::debug!("sent a script that the server did not have"),
+            StoreEvent::NoFunctions => {
+                tracing::warn!("the server has no functions, or none for this user: it is sent scripts instead");
+            }
             StoreEvent::Expired => tracing::warn!("the rate limit store came to a call too late and charged nothing"),
             StoreEvent::Opened { part, error } => {
                 tracing::warn!(part, %error, "the rate limit store fails: its circuit breaker is open, rules fall back");

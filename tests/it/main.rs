@@ -13,6 +13,7 @@ mod credentials;
 mod edge;
 mod exact_time;
 mod forged;
+mod functions;
 mod grpc;
 mod headers;
 mod house;

@@ -9,14 +9,14 @@ use proptest::{
     test_runner::{Config, TestRng, TestRunner},
 };
 use sluicegate::{
-    Limit, MemoryStore, OnFailure, Quota,
+    Limit, MemoryStore, OnFailure, Quota, RedisStore, StoreErrorKind,
     store::{Answer, Ask, Id, Line, Purpose, RECORD_TTL, Scope, Store, Time, Verdict, Wait},
 };
 
 use crate::{
     support::{
-        server::VERSIONS,
-        stores::{BEGIN, namespace, patient},
+        server::{Server, VERSIONS, Version},
+        stores::{BEGIN, namespace, patient, patient_with_functions},
     },
     traces::{NAMES, quotas, rule},
 };
@@ -82,9 +82,13 @@ impl Subject {
         }
     }
 
+    fn line(&self, place: usize, cost: u64) -> Line<'_> {
+        let (scope, limit) = (&self.scopes[place], &self.limits[place]);
+        Line { scope, key: b"k", limit, cost, on_failure: OnFailure::Allow }
+    }
+
     async fn ask(&self, store: &dyn Store, purpose: Purpose, cost: u64, now: Duration) -> Answer {
-        let line = |(scope, limit)| Line { scope, key: b"k", limit, cost, on_failure: OnFailure::Allow };
-        let lines: Vec<Line<'_>> = self.scopes.iter().zip(&self.limits).map(line).collect();
+        let lines: Vec<Line<'_>> = (0..self.scopes.len()).map(|place| self.line(place, cost)).collect();
         let time = Time::Injected(now.as_micros() as u64);
         store.acquire(&Ask { lines: &lines, purpose, time }).await.expect("an answer")
     }
@@ -157,18 +161,24 @@ async fn all_algorithms_in_one_change_agree() {
         for trace in traces(78).take(20) {
             compare(&server, &NAMES, &trace).await;
         }
+        let functions = patient_with_functions(&version.shared().url());
         for trace in traces(79).take(10) {
             compare(&server, &twice, &trace).await;
+            compare(&functions, &NAMES, &trace).await;
         }
     }
 }
 
-/// The memory store and every server.
+/// The memory store and every server, by scripts and by functions.
 fn stores() -> Vec<(String, Arc<dyn Store>)> {
     let servers = VERSIONS.map(|version| -> (String, Arc<dyn Store>) {
         (format!("{version:?}"), Arc::new(patient(&version.shared().url())))
     });
-    std::iter::once(("memory".to_owned(), Arc::new(MemoryStore::new()) as Arc<dyn Store>)).chain(servers).collect()
+    let functions = [Version::Redis7, Version::Valkey9].map(|version| -> (String, Arc<dyn Store>) {
+        (format!("{version:?} with functions"), Arc::new(patient_with_functions(&version.shared().url())))
+    });
+    let memory: (String, Arc<dyn Store>) = ("memory".to_owned(), Arc::new(MemoryStore::new()));
+    std::iter::once(memory).chain(servers).chain(functions).collect()
 }
 
 /// Charges and gives back at random instants: what is left is never above the capacity, and at the same instant a charge that
@@ -264,16 +274,7 @@ async fn giving_to_a_key_that_is_not_known_makes_none_and_a_record_stays_for_its
             let (server, mut connection) = (patient(&version.shared().url()), version.shared().connection().await);
             let id = Id::random();
             subject.ask(&server, Purpose::Give(id), 3, BEGIN).await;
-            let of = |piece: usize| {
-                let line = Line {
-                    scope: &subject.scopes[0],
-                    key: b"k",
-                    limit: &subject.limits[0],
-                    cost: 0,
-                    on_failure: OnFailure::Allow,
-                };
-                String::from_utf8(line.name()[..piece].concat()).expect("text")
-            };
+            let of = |piece: usize| String::from_utf8(subject.line(0, 0).name()[..piece].concat()).expect("text");
             let exists: bool = redis::cmd("EXISTS").arg(of(3)).query_async(&mut connection).await.expect("a reply");
             assert!(!exists, "{version:?} {name}");
             let record = format!("{}}}#{:032x}", of(2), id.bits());
@@ -281,5 +282,45 @@ async fn giving_to_a_key_that_is_not_known_makes_none_and_a_record_stays_for_its
             let most = RECORD_TTL.as_millis() as i64;
             assert!((most - 60_000..=most).contains(&ttl), "{version:?} {name}: {ttl}");
         }
+    }
+}
+
+/// A change that lay in the socket of a server that hung is not made when the server wakes; asked for again it is made, once.
+#[tokio::test]
+async fn a_change_that_comes_too_late_is_made_when_it_is_asked_for_again() {
+    for version in VERSIONS {
+        let server = Server::start(version);
+        let store =
+            RedisStore::builder(server.url()).deadline(Duration::from_millis(300)).bare().build().expect("sound");
+        let mut subject = Subject::new(&["gcra"]);
+        assert!(subject.set(&["gcra"], &[(Quota::per_hour(10), 10)]));
+        let lines = [subject.line(0, 4)];
+        let ask = async |purpose| {
+            let answer = store.acquire(&Ask { lines: &lines, purpose, time: Time::Store }).await;
+            answer.map(|answer| answer.verdicts()[0].remaining).map_err(|error| error.kind())
+        };
+        while ask(Purpose::Peek).await != Ok(10) {}
+        let taken = Purpose::Take(Id::random());
+        server.signal("STOP");
+        assert_eq!(ask(taken).await, Err(StoreErrorKind::Timeout));
+        assert_eq!(ask(Purpose::Peek).await, Err(StoreErrorKind::Timeout), "and some time passes");
+        server.signal("CONT");
+        assert_eq!(ask(Purpose::Peek).await, Ok(10), "{version:?}");
+        assert_eq!(ask(taken).await, Ok(6), "{version:?}");
+        assert_eq!(ask(taken).await, Ok(6), "{version:?}");
+    }
+}
+
+/// What was charged to the count that newcomers share is given back there.
+#[tokio::test]
+async fn a_full_memory_store_takes_and_gives_by_the_count_that_newcomers_share() {
+    let store = MemoryStore::new().max_keys(0);
+    let mut subject = Subject::new(&["gcra", "log"]);
+    assert!(subject.set(&["gcra", "log"], &[(Quota::per_hour(10), 10), (Quota::per_hour(10), 1)]));
+    let (taken, given) = (Purpose::Take(Id::random()), Purpose::Give(Id::random()));
+    for (purpose, left) in [(Purpose::Spend, 6), (taken, 2), (taken, 2), (given, 6), (given, 6), (Purpose::Peek, 6)] {
+        let answer = subject.ask(&store, purpose, 4, BEGIN).await;
+        let remaining: Vec<u64> = answer.verdicts().iter().map(|verdict| verdict.remaining).collect();
+        assert_eq!(remaining, [left, left], "{purpose:?}");
     }
 }

@@ -176,6 +176,9 @@ async fn all_algorithms_in_one_decision_agree() {
         for trace in traces(77, true).take(40) {
             compare(&Backend::redis(version), &NAMES, &trace).await;
         }
+        for trace in traces(78, true).take(10) {
+            compare(&Backend::functions(version), &NAMES, &trace).await;
+        }
     }
 }
 

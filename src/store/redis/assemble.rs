@@ -30,6 +30,9 @@ pub(super) const COMMON_ARGS: &str = "now not_after tolerance margin spend";
 /// Lua has 200 local variables; from here on the names of rules are fields of a table.
 const MOST_LOCAL: usize = 12;
 
+/// The lines of a library before its script.
+const LINES_BEFORE: usize = 2;
+
 /// What a script does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
@@ -202,11 +205,27 @@ impl Assembled {
         self.origins.push(("the assembler", 0));
     }
 
+    /// The script as a library of this name, with one function of the same name. `peek` names another that may not write.
+    /// Nothing but the registering runs when it is loaded: Redis 7.0 has no commands then.
+    pub(super) fn library(&self, name: &str, peek: Option<&str>) -> String {
+        let peek = peek.map(|peek| {
+            format!("redis.register_function{{function_name='{peek}', callback=run, flags={{'no-writes'}}}}\n")
+        });
+        format!(
+            "#!lua name={name}\nlocal function run(KEYS, ARGV)\n{}end\nredis.register_function('{name}', run)\n{}",
+            self.text,
+            peek.unwrap_or_default()
+        )
+    }
+
     /// Where the line that a server names in an error, `user_script:12:`, comes from: `token_bucket.lua:34`.
     pub(super) fn origin_of(&self, error: &str) -> Option<String> {
-        let rest = error.split_once("user_script:")?.1;
+        let (rest, before) = match error.split_once("user_script:") {
+            Some((_, rest)) => (rest, 0),
+            None => (error.split_once("user_function:")?.1, LINES_BEFORE),
+        };
         let digits = rest.split(|letter: char| !letter.is_ascii_digit()).next()?;
-        let (file, line) = self.origins.get(digits.parse::<usize>().ok()?.checked_sub(1)?)?;
+        let (file, line) = self.origins.get(digits.parse::<usize>().ok()?.checked_sub(1 + before)?)?;
         Some(format!("{file}.lua:{line}"))
     }
 }
@@ -264,6 +283,11 @@ mod tests {
         let line = 1 + script.text.lines().position(|line| line.contains("kind == 5")).unwrap_or(0);
         let origin = script.origin_of(&format!("ERR user_script:{line}: attempt to compare"));
         let number = 1 + ALGORITHMS[5].text.lines().position(|line| line.contains("kind == 5")).unwrap_or(0);
+        assert_eq!(origin, Some(format!("gcra.lua:{number}")));
+
+        let library = script.library("name", Some("peek"));
+        let line = 1 + library.lines().position(|line| line.contains("kind == 5")).unwrap_or(0);
+        let origin = script.origin_of(&format!("ERR user_function:{line}: attempt to compare"));
         assert_eq!(origin, Some(format!("gcra.lua:{number}")));
     }
 }

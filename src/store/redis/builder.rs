@@ -112,6 +112,26 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// By Redis Functions (Redis 7, Valkey 8) instead of scripts: libraries `sluicegate_v1_` and a digest, one for each sequence of
+    /// algorithms in use. The server replicates and saves them, so a failover or a restart finds them there. They are loaded where
+    /// they are missing, and never replace what another release has loaded; delete those that nobody uses any more with
+    /// `FUNCTION DELETE`.
+    ///
+    /// A server without functions, or whose user may not load or call them, is sent scripts all the same; the
+    /// [`Observer`](crate::Observer) is told. A library of the name that holds other code is an error of kind
+    /// [`Permanent`](crate::StoreErrorKind::Permanent): somebody has changed it. Of this, `cell` and the like, the last one said counts.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), sluicegate::BuildError> {
+    /// let store = sluicegate::RedisStore::builder("redis://127.0.0.1:6379").functions().build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn functions(mut self) -> RedisStoreBuilder {
+        self.engine = Engine::Functions;
+        self
+    }
+
     /// The store. It connects when it is first asked.
     ///
     /// # Errors

@@ -9,6 +9,8 @@ pub(super) enum Engine {
     /// A script for all rules of a request, by its digest.
     #[default]
     Script,
+    /// The same as a function that the server keeps; as a script where it does not.
+    Functions,
     /// The command of the module redis-cell.
     Cell,
     /// Commands that every server has, without scripts.
@@ -19,7 +21,7 @@ impl Engine {
     /// Whether it can keep these limits of rules.
     pub(super) fn accept(self, rules: &[(&str, &Limit)]) -> Result<(), BuildError> {
         rules.iter().try_for_each(|(rule, limit)| match self {
-            Engine::Script => Ok(()),
+            Engine::Script | Engine::Functions => Ok(()),
             Engine::Cell => cell::accept(rule, limit),
             Engine::Plain => plain::accept(rule, limit),
         })
@@ -29,6 +31,9 @@ impl Engine {
     pub(super) fn needs(self) -> &'static str {
         match self {
             Engine::Script => "+evalsha +eval +time +get +set +lrange +lindex +llen +ltrim +rpush +del +pexpire +pttl",
+            Engine::Functions => {
+                "+fcall +function|load +function|list +time +get +set +lrange +lindex +llen +ltrim +rpush +del +pexpire +pttl"
+            }
             Engine::Cell => "+cl.throttle +evalsha +eval +set +del",
             Engine::Plain => "+multi +exec +time +get +set +incrby +del",
         }

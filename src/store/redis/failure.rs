@@ -3,7 +3,7 @@
 use deadpool_redis::PoolError;
 use redis::{ErrorKind, RedisError};
 
-use super::assemble::Assembled;
+use super::{assemble::Assembled, engine::Engine};
 use crate::error::{StoreError, StoreErrorKind};
 
 /// What a failed call means for the connection it came over.
@@ -35,7 +35,7 @@ pub(super) fn calling(error: &RedisError, script: Option<&Assembled>) -> Failure
             StoreErrorKind::Permanent,
             format!("{code}: the server is a Cluster node; give the address of a single server"),
         )),
-        "NOPERM" => Failure::Keep(no_permission(code)),
+        "NOPERM" => Failure::Keep(no_permission(Engine::Script)),
         "NOAUTH" | "WRONGPASS" => refused_user(),
         _ => match error.kind() {
             ErrorKind::AuthenticationFailed => refused_user(),
@@ -64,6 +64,9 @@ fn code_of(error: &RedisError) -> &str {
     if code != "ERR" {
         return code;
     }
+    if detail.contains("Function not found") {
+        return "NOSCRIPT";
+    }
     let inner = ["READONLY", "OOM", "NOREPLICAS", "MISCONF", "MASTERDOWN", "LOADING", "BUSY", "NOPERM"];
     if let Some(inner) = inner.into_iter().find(|inner| detail.contains(&format!("-{inner} "))) {
         return inner;
@@ -79,12 +82,17 @@ fn refused_user() -> Failure {
     Failure::Replace(StoreError::new(StoreErrorKind::Permanent, text))
 }
 
-fn no_permission(code: &str) -> StoreError {
-    let text = format!(
-        "{code}: the Redis user may not run the script or a command in it; it needs \
-        +evalsha +eval +time +get +set +lrange +lindex +llen +ltrim +rpush +del +pexpire +pttl on the keys of the namespace"
-    );
+fn no_permission(engine: Engine) -> StoreError {
+    let what = if engine == Engine::Script { "the script or a command in it" } else { "a command of a decision" };
+    let needs = engine.needs();
+    let text = format!("NOPERM: the Redis user may not run {what}; it needs {needs} on the keys of the namespace");
     StoreError::new(StoreErrorKind::Permanent, text)
+}
+
+/// Whether the server lacks the command.
+pub(super) fn is_unknown_command(error: &RedisError) -> bool {
+    let detail = error.detail().unwrap_or_default();
+    detail.contains("nknown command") || detail.contains("nknown subcommand")
 }
 
 /// Why there is no connection.

@@ -7,6 +7,7 @@ mod connections;
 mod engine;
 mod estimate;
 mod failure;
+mod functions;
 mod manager;
 mod node;
 mod plain;

@@ -12,6 +12,7 @@ use super::{
     engine::Engine,
     estimate::ServerClock,
     failure::{self, Failure},
+    functions::Functions,
     scripts::{Script, Scripts},
     wire::{self, Args, Reply},
 };
@@ -36,6 +37,7 @@ pub(super) struct Node {
     pub(super) connections: Connections,
     pub(super) engine: Engine,
     pub(super) scripts: Arc<Scripts>,
+    pub(super) functions: Functions,
     pub(super) clock: ServerClock,
     pub(super) deadline: Duration,
     pub(super) observers: Arc<Observers>,
@@ -68,7 +70,7 @@ impl Node {
 
     pub(super) async fn decide(&self, ask: &Ask<'_>, used: &mut Option<Live>) -> Result<Answer, StoreError> {
         match self.engine {
-            Engine::Script => self.decide_by_script(ask, used).await,
+            Engine::Script | Engine::Functions => self.decide_by_script(ask, used).await,
             // Boxed: they are seldom used, and would make the future of every call larger.
             Engine::Cell => Box::pin(self.decide_by_cell(ask, used)).await,
             Engine::Plain => Box::pin(self.decide_plainly(ask, used)).await,
@@ -82,7 +84,13 @@ impl Node {
         // An answer that came too late has reset the estimate of the server's clock; so it is judged once more.
         for _ in 0..2 {
             let args = Args::new(self.common(ask, began), ask.lines);
-            let reply = self.call_script(live, &script, ask, &args).await?;
+            let reply = match self.engine {
+                // Boxed, since it would make the future of every call larger.
+                Engine::Functions if !self.functions.are_barred() => {
+                    Box::pin(self.call_function(live, &script, ask, &args)).await?
+                }
+                _ => self.call_script(live, &script, ask, &args).await?,
+            };
             live.answered();
             let read = wire::read(&reply, ask.lines.len()).inspect_err(|error| live.give_up(error.clone()))?;
             let now = match &read {
@@ -117,7 +125,7 @@ impl Node {
     }
 
     /// EVALSHA, and EVAL where the server does not know the script.
-    async fn call_script(
+    pub(super) async fn call_script(
         &self,
         live: &mut Live,
         script: &Script,
@@ -151,7 +159,12 @@ impl Node {
     }
 
     /// Gives up the connection if it is of no more use. `Ok` when the server only lacks the script.
-    fn conclude(&self, live: &Live, error: &redis::RedisError, script: Option<&Script>) -> Result<(), StoreError> {
+    pub(super) fn conclude(
+        &self,
+        live: &Live,
+        error: &redis::RedisError,
+        script: Option<&Script>,
+    ) -> Result<(), StoreError> {
         match failure::calling(error, script.map(|script| &script.source)) {
             Failure::NoScript => Ok(()),
             Failure::Keep(error) => {
@@ -177,7 +190,7 @@ impl Node {
     }
 }
 
-fn script_command(verb: &str, script: &str, ask: &Ask<'_>, args: &Args) -> Cmd {
+pub(super) fn script_command(verb: &str, script: &str, ask: &Ask<'_>, args: &Args) -> Cmd {
     let lines = ask.lines;
     let mut command = Cmd::with_capacity(4 + lines.len(), script.len() + args.as_bytes().len() + 64 * lines.len() + 16);
     command.arg(verb).arg(script);

@@ -1,12 +1,15 @@
 use std::{
     collections::HashMap,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 
 use smallvec::SmallVec;
 
 use super::assemble::{Assembled, Kind, Operation, kind_of};
-use crate::store::Line;
+use crate::store::{Line, Purpose};
 
 type Kinds = SmallVec<[Kind; 8]>;
 
@@ -24,6 +27,39 @@ pub(super) struct Scripts {
 pub(super) struct Script {
     pub(super) sha: String,
     pub(super) source: Assembled,
+    /// No other has it, in this process.
+    pub(super) number: u32,
+    /// The names of its function, and of the one for peeks: see [`super::functions`].
+    function: String,
+    peek: Option<String>,
+}
+
+impl Script {
+    fn new(operation: Operation, kinds: &[Kind]) -> Script {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let source = Assembled::new(operation, kinds);
+        let sha = redis::Script::new(&source.text).get_hash().to_owned();
+        let function = format!("sluicegate_v1_{sha}");
+        let peek = (operation == Operation::Acquire).then(|| format!("{function}_peek"));
+        Script { sha, source, number: NEXT.fetch_add(1, Ordering::Relaxed), function, peek }
+    }
+
+    /// The name of its function for this purpose.
+    pub(super) fn function(&self, purpose: Purpose) -> &str {
+        match &self.peek {
+            Some(peek) if purpose == Purpose::Peek => peek,
+            _ => &self.function,
+        }
+    }
+
+    pub(super) fn library_name(&self) -> &str {
+        &self.function
+    }
+
+    /// The text of its library.
+    pub(super) fn library(&self) -> String {
+        self.source.library(&self.function, self.peek.as_deref())
+    }
 }
 
 /// Rules can be left out in many ways; beyond this, what was made is forgotten and made again.
@@ -40,9 +76,7 @@ impl Scripts {
         if let Some(script) = known.read().unwrap_or_else(PoisonError::into_inner).get(&kinds) {
             return Arc::clone(script);
         }
-        let source = Assembled::new(operation, &kinds);
-        let sha = redis::Script::new(&source.text).get_hash().to_owned();
-        let script = Arc::new(Script { sha, source });
+        let script = Arc::new(Script::new(operation, &kinds));
         let mut scripts = known.write().unwrap_or_else(PoisonError::into_inner);
         if scripts.len() >= MOST {
             scripts.clear();

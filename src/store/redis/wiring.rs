@@ -6,8 +6,8 @@ use deadpool::managed::Pool;
 use redis::{AsyncConnectionConfig, Client, ConnectionInfo, io::tcp::TcpSettings};
 
 use super::{
-    connections::Connections, engine::Engine, estimate::ServerClock, manager::Manager, node::Node, scripts::Scripts,
-    supply::Supply,
+    connections::Connections, engine::Engine, estimate::ServerClock, functions::Functions, manager::Manager,
+    node::Node, scripts::Scripts, supply::Supply,
 };
 use crate::{error::BuildError, observer::Observers};
 
@@ -42,6 +42,7 @@ impl Wiring {
             connections: Connections::new(supply, self.connections, self.connect_timeout, &self.observers),
             engine: self.engine,
             scripts: Arc::clone(&self.scripts),
+            functions: Functions::default(),
             clock: ServerClock::new(),
             deadline: self.deadline,
             observers: Arc::clone(&self.observers),

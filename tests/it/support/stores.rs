@@ -23,6 +23,8 @@ enum Kind {
     Redis(RedisStore, Version),
 }
 
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// When manual clocks begin: no multiple of any window.
 pub const BEGIN: Duration = Duration::from_micros(1_763_251_200_123_456);
 
@@ -34,6 +36,16 @@ impl Backend {
     pub fn redis(version: Version) -> Backend {
         let store = patient(&version.shared().url());
         Backend { name: format!("{version:?}"), namespace: namespace(), kind: Kind::Redis(store, version) }
+    }
+
+    /// The server with functions instead of scripts.
+    pub fn functions(version: Version) -> Backend {
+        let store = patient_with_functions(&version.shared().url());
+        Backend {
+            name: format!("{version:?} with functions"),
+            namespace: namespace(),
+            kind: Kind::Redis(store, version),
+        }
     }
 
     /// The server behind it, if there is one.
@@ -59,14 +71,19 @@ impl Backend {
     }
 }
 
-/// The memory store and every server version.
+/// The memory store, every server version, and those that have functions by these.
 pub fn every_store() -> Vec<Backend> {
-    std::iter::once(Backend::memory()).chain(VERSIONS.map(Backend::redis)).collect()
+    let functions = [Version::Redis7, Version::Valkey9].map(Backend::functions);
+    std::iter::once(Backend::memory()).chain(VERSIONS.map(Backend::redis)).chain(functions).collect()
 }
 
 /// A store for tests about numbers, not about time: a busy machine must not make it give up.
 pub fn patient(url: &str) -> RedisStore {
-    RedisStore::builder(url).deadline(Duration::from_secs(30)).build().expect("a sound address")
+    RedisStore::builder(url).deadline(PATIENCE).build().expect("a sound address")
+}
+
+pub fn patient_with_functions(url: &str) -> RedisStore {
+    RedisStore::builder(url).deadline(PATIENCE).functions().build().expect("a sound address")
 }
 
 /// The same without what limiters put around it, for tests about the store's own failures.
