@@ -1,14 +1,25 @@
 //! Counts on a Redis or Valkey server that many processes share.
 
+mod address;
 mod assemble;
 mod builder;
 mod connections;
+mod dial;
 mod estimate;
 mod failure;
+mod gate;
+mod greet;
+mod link;
 mod manager;
 mod node;
+mod pace;
 mod scripts;
+mod sentinel;
+mod slot;
+mod sockets;
 mod supply;
+#[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
+mod tls;
 mod urls;
 mod wire;
 mod wiring;

@@ -64,8 +64,31 @@ impl Node {
     }
 
     pub(super) async fn decide(&self, ask: &Ask<'_>, used: &mut Option<Live>) -> Result<Answer, StoreError> {
-        let began = self.clock.local();
         let live = used.insert(self.connections.get().await?);
+        match self.judge(ask, live).await {
+            Err(error) if live.demoted => Box::pin(self.decide_elsewhere(ask, used, error)).await,
+            result => result,
+        }
+    }
+
+    /// Once more, after a server has said that it is a replica now. It ran nothing, so the call may go over a new connection,
+    /// if there is time to make one: through Sentinels, a name or an address that moved it may lead to the new primary.
+    async fn decide_elsewhere(
+        &self,
+        ask: &Ask<'_>,
+        used: &mut Option<Live>,
+        error: StoreError,
+    ) -> Result<Answer, StoreError> {
+        // Should time run out while it is made, nothing was sent.
+        *used = None;
+        match self.connections.get().await {
+            Ok(live) => self.judge(ask, used.insert(live)).await,
+            Err(_) => Err(error),
+        }
+    }
+
+    async fn judge(&self, ask: &Ask<'_>, live: &mut Live) -> Result<Answer, StoreError> {
+        let began = self.clock.local();
         let script = self.scripts.of(ask.lines);
         // An answer that came too late has reset the estimate of the server's clock; so it is judged once more.
         for _ in 0..2 {
@@ -139,11 +162,15 @@ impl Node {
     }
 
     /// Gives up the connection if it is of no more use. `Ok` when the server only lacks the script.
-    fn conclude(&self, live: &Live, error: &redis::RedisError, script: Option<&Script>) -> Result<(), StoreError> {
+    fn conclude(&self, live: &mut Live, error: &redis::RedisError, script: Option<&Script>) -> Result<(), StoreError> {
         match failure::calling(error, script.map(|script| &script.source)) {
             Failure::NoScript => Ok(()),
             Failure::Keep(error) => {
                 live.answered();
+                Err(error)
+            }
+            Failure::Demoted(error) => {
+                live.demoted(error.clone());
                 Err(error)
             }
             Failure::Replace(error) => {
