@@ -22,8 +22,13 @@ mod laws;
 mod memory_store;
 mod ordering;
 mod processes;
+mod reconnecting;
 mod redis_store;
 mod refusals;
 mod scenarios;
+mod sentinel;
 mod support;
+#[cfg(feature = "tls")]
+mod tls;
+mod topologies;
 mod traces;

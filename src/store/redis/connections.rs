@@ -78,6 +78,7 @@ impl Connections {
         let Some(slot) = self.slots.get(turn) else {
             return Err(StoreError::new(StoreErrorKind::Unavailable, "no connection").uncharged());
         };
+        let mut waited = false;
         loop {
             let turn = match slot.turn() {
                 Turn::Live(live) => return Ok(live),
@@ -87,13 +88,18 @@ impl Connections {
             if let Some(live) = self.slots.iter().find_map(Slot::live) {
                 return Ok(live);
             }
+            // Who has waited for an attempt is told what came of it, and not to wait for the next.
+            if waited && let Some(error) = slot.gate().error() {
+                return Err(error);
+            }
             match turn {
                 Turn::Live(live) => return Ok(live),
+                Turn::No(error) => return Err(error),
                 Turn::Wait(mut made) => {
                     // An error says that the attempt is over.
                     let _ = made.changed().await;
+                    waited = true;
                 }
-                Turn::No(error) => return Err(error),
             }
         }
     }

@@ -25,7 +25,11 @@ impl Dial {
             ConnectionAddr::Tcp(host, port) => Link::begin(self.tcp(host, *port).await?).await,
             ConnectionAddr::TcpTls { host, port, .. } => {
                 let Some(tls) = &self.tls else { return Err(unavailable("TLS is not set up")) };
-                Link::begin(tls.wrap(host, self.tcp(host, *port).await?).await?).await
+                let stream = self.tcp(host, *port).await?;
+                // A server that does not speak TLS may wait for the rest of what it takes for a command.
+                let silent = "the TLS handshake got no answer; does the server speak TLS on this port?";
+                let wrapped = timeout(self.timeout * 3 / 4, tls.wrap(host, stream)).await;
+                Link::begin(wrapped.map_err(|_| unavailable(silent))??).await
             }
             #[cfg(unix)]
             ConnectionAddr::Unix(path) => {

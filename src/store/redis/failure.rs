@@ -3,7 +3,7 @@
 use deadpool::managed::PoolError;
 use redis::{ErrorKind, RedisError};
 
-use super::assemble::Assembled;
+use super::{assemble::Assembled, tls};
 use crate::error::{StoreError, StoreErrorKind};
 
 /// What a failed call means for the connection it came over.
@@ -96,6 +96,9 @@ fn no_permission(code: &str) -> StoreError {
 
 /// Why the server did not take a connection. Nothing was sent over it, so nothing was charged.
 pub(super) fn greeting(error: &RedisError) -> StoreError {
+    if let Some(error) = tls::complaint(error) {
+        return error;
+    }
     let detail = error.detail().unwrap_or_default();
     let say = |kind, text: &'static str| StoreError::new(kind, text).uncharged();
     if is_crowded(error) {

@@ -40,6 +40,11 @@ impl Gate {
         Leave::No(self.error.clone().unwrap_or_else(unknown))
     }
 
+    /// Why there is no connection, if the last attempt failed or the last connection was lost.
+    pub(super) fn error(&self) -> Option<StoreError> {
+        self.error.clone()
+    }
+
     pub(super) fn made(&mut self) {
         self.error = None;
         self.pace.made(Instant::now());

@@ -1,5 +1,6 @@
 //! Stands for TLS without the feature `tls`.
 
+use redis::RedisError;
 use tokio::net::TcpStream;
 
 use crate::error::{BuildError, StoreError};
@@ -25,6 +26,10 @@ impl Tls {
     pub(super) async fn wrap(&self, _: &str, _: TcpStream) -> Result<TcpStream, StoreError> {
         match *self {}
     }
+}
+
+pub(super) fn complaint(_: &RedisError) -> Option<StoreError> {
+    None
 }
 
 #[cfg(test)]

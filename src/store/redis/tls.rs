@@ -2,12 +2,13 @@
 
 use std::{fmt, io, sync::Arc};
 
+use redis::RedisError;
 use tokio::net::TcpStream;
 use tokio_rustls::{
     TlsConnector,
     client::TlsStream,
     rustls::{
-        CertificateError, ClientConfig, Error, RootCertStore,
+        AlertDescription, CertificateError, ClientConfig, Error, RootCertStore,
         crypto::{CryptoProvider, ring},
         pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
     },
@@ -106,14 +107,22 @@ pub(super) struct Tls(TlsConnector);
 impl Tls {
     pub(super) async fn wrap(&self, host: &str, stream: TcpStream) -> Result<TlsStream<TcpStream>, StoreError> {
         let name = ServerName::try_from(host).map_err(|_| unavailable("no certificate can be for that host"))?;
-        self.0.connect(name.to_owned(), stream).await.map_err(|error| refused(&error))
+        self.0.connect(name.to_owned(), stream).await.map_err(|error| refused(inner(&error)))
     }
 }
 
+/// What the server has against our certificate, if that is what it said. With TLS 1.3 it says so after the handshake, to the
+/// first command; the client passes on no more than the text.
+pub(super) fn complaint(error: &RedisError) -> Option<StoreError> {
+    error
+        .to_string()
+        .contains("received fatal alert")
+        .then(|| refused(Some(&Error::AlertReceived(AlertDescription::AccessDenied))))
+}
+
 /// A certificate that is not right needs an operator; anything else may pass.
-fn refused(error: &io::Error) -> StoreError {
-    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
-    let text = match inner {
+fn refused(error: Option<&Error>) -> StoreError {
+    let text = match error {
         Some(Error::InvalidCertificate(fault)) => match fault {
             CertificateError::UnknownIssuer | CertificateError::BadSignature => {
                 "TLS: the server's certificate is of an authority that is not trusted; see .tls_ca(..)"
@@ -131,4 +140,8 @@ fn refused(error: &io::Error) -> StoreError {
         _ => return unavailable("closed by the server during the TLS handshake"),
     };
     StoreError::new(StoreErrorKind::Permanent, format!("cannot connect: {text}")).uncharged()
+}
+
+fn inner(error: &io::Error) -> Option<&Error> {
+    error.get_ref().and_then(|inner| inner.downcast_ref::<Error>())
 }

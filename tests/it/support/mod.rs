@@ -1,8 +1,13 @@
 //! Real servers, and limiters over every store.
 
 pub mod app;
+pub mod asking;
 pub mod echo;
 pub mod log;
 pub mod proxy;
+pub mod sentinel;
 pub mod server;
+pub mod sockets;
 pub mod stores;
+#[cfg(feature = "tls")]
+pub mod tls;

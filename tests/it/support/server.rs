@@ -65,11 +65,18 @@ impl Server {
     }
 
     fn start_in(version: Version, port: u16, more: &[&str], environment: &[(&str, &str)]) -> Server {
+        let port_text = port.to_string();
+        let arguments =
+            ["--port", &port_text, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", "/tmp"];
+        Server::spawn(version, port, &[&arguments[..], more].concat(), environment)
+    }
+
+    /// The binary with these arguments, which make it listen on `port`.
+    pub fn spawn(version: Version, port: u16, arguments: &[&str], environment: &[(&str, &str)]) -> Server {
         let script = r#""$@" >/dev/null 2>&1 & echo $!; cat >/dev/null; kill -CONT $! 2>/dev/null; kill -9 $!"#;
         let mut shell = Command::new("sh")
-            .args(["-c", script, "sh", &version.binary(), "--port", &port.to_string()])
-            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", "/tmp"])
-            .args(more)
+            .args(["-c", script, "sh", &version.binary()])
+            .args(arguments)
             .envs(environment.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
