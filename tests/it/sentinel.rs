@@ -28,7 +28,6 @@ async fn fail_over(version: Version) {
     set.primary.signal("KILL");
     until_answered(&limiter).await;
     let took = since.elapsed();
-    println!("{version:?}: a decision on the new primary {took:?} after the death of the old");
     assert!(took <= FAILOVER, "{version:?} took {took:?}");
     // Sentinels close the connections of a server whose role changes.
     let mut replica = set.replica.connection().await;

@@ -6,9 +6,10 @@ use sluicegate::{RedisStore, StoreErrorKind};
 
 use crate::support::{
     asking::{ask, failure, limiter, until_answered},
+    folder::Folder,
     sentinel::query,
     server::{Server, VERSIONS, Version, free_port},
-    stores::{namespace, patient},
+    stores::patient,
 };
 
 async fn keys_of(server: &Server) -> String {
@@ -52,7 +53,8 @@ async fn a_password_alone_is_enough() {
 
 #[tokio::test]
 async fn unix_sockets_are_reached() {
-    let path = std::env::temp_dir().join(namespace());
+    let folder = Folder::new();
+    let path = folder.0.join("socket");
     let path = path.to_str().expect("a path");
     let server = Server::start_on(Version::Valkey9, free_port(), &["--unixsocket", path]);
     let _: () = query(&mut server.connection().await, "ACL SETUSER app on >hunter2 ~* +@all").await;

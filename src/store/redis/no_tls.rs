@@ -6,7 +6,7 @@ use tokio::net::TcpStream;
 use crate::error::{BuildError, StoreError};
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct TlsOptions;
+pub(super) struct TlsOptions {}
 
 impl TlsOptions {
     pub(super) fn field(&self) -> Option<&'static str> {

@@ -36,3 +36,26 @@ impl Sockets {
         Ok(())
     }
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn sockets_are_set_as_told() -> io::Result<()> {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+        let stream = TcpStream::connect(listener.local_addr()?).await?;
+        let second = Duration::from_secs(1);
+        Sockets { nodelay: true, keepalive: Some(second * 15), user_timeout: Some(second * 5) }.set(&stream)?;
+        let socket = SockRef::from(&stream);
+        assert!(socket.tcp_nodelay()? && socket.keepalive()?);
+        assert_eq!((socket.tcp_keepalive_time()?, socket.tcp_keepalive_interval()?), (second * 15, second * 5));
+        assert_eq!((socket.tcp_keepalive_retries()?, socket.tcp_user_timeout()?), (3, Some(second * 5)));
+        let stream = TcpStream::connect(listener.local_addr()?).await?;
+        Sockets { nodelay: false, keepalive: None, user_timeout: None }.set(&stream)?;
+        let socket = SockRef::from(&stream);
+        assert!(!socket.tcp_nodelay()? && !socket.keepalive()?);
+        assert_eq!(socket.tcp_user_timeout()?, None);
+        Ok(())
+    }
+}

@@ -3,6 +3,7 @@
 pub mod app;
 pub mod asking;
 pub mod echo;
+pub mod folder;
 pub mod log;
 pub mod proxy;
 pub mod sentinel;

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use redis::{FromRedisValue, aio::MultiplexedConnection};
 
 use super::{
+    folder::Folder,
     server::{Server, Version, free_port},
-    stores::namespace,
 };
 
 /// What the Sentinels call the primary.
@@ -16,6 +16,7 @@ pub struct SentinelSet {
     pub primary: Server,
     pub replica: Server,
     pub sentinels: Vec<Server>,
+    _folders: Vec<Folder>,
 }
 
 impl SentinelSet {
@@ -34,7 +35,7 @@ impl SentinelSet {
             text.contains("master_link_status:up")
         })
         .await;
-        let sentinels: Vec<_> = (0..3).map(|_| start_sentinel(version, primary.port)).collect();
+        let (sentinels, folders): (Vec<_>, _) = (0..3).map(|_| start_sentinel(version, primary.port)).unzip();
         for sentinel in &sentinels {
             let mut connection = sentinel.connection().await;
             until(async || {
@@ -50,7 +51,7 @@ impl SentinelSet {
             })
             .await;
         }
-        SentinelSet { primary, replica, sentinels }
+        SentinelSet { primary, replica, sentinels, _folders: folders }
     }
 
     pub fn urls(&self) -> Vec<String> {
@@ -58,18 +59,14 @@ impl SentinelSet {
     }
 }
 
-fn start_sentinel(version: Version, primary: u16) -> Server {
-    let port = free_port();
-    let folder = std::env::temp_dir().join(namespace());
-    std::fs::create_dir_all(&folder).expect("a folder");
-    let file = folder.join("sentinel.conf");
+fn start_sentinel(version: Version, primary: u16) -> (Server, Folder) {
+    let (port, folder) = (free_port(), Folder::new());
     let text = format!(
         "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor {NAME} 127.0.0.1 {primary} 2\n\
          sentinel down-after-milliseconds {NAME} 1000\nsentinel failover-timeout {NAME} 3000\n",
-        folder.display()
+        folder.0.display()
     );
-    std::fs::write(&file, text).expect("written");
-    Server::spawn(version, port, &[file.to_str().expect("a path"), "--sentinel"], &[])
+    (Server::spawn(version, port, &[&folder.write("sentinel.conf", &text), "--sentinel"], &[]), folder)
 }
 
 pub async fn query<T: FromRedisValue>(connection: &mut MultiplexedConnection, command: &str) -> T {

@@ -73,7 +73,8 @@ impl Server {
 
     /// The binary with these arguments, which make it listen on `port`.
     pub fn spawn(version: Version, port: u16, arguments: &[&str], environment: &[(&str, &str)]) -> Server {
-        let script = r#""$@" >/dev/null 2>&1 & echo $!; cat >/dev/null; kill -CONT $! 2>/dev/null; kill -9 $!"#;
+        let script =
+            r#""$@" >/dev/null 2>&1 & echo $!; cat >/dev/null; kill -CONT $! 2>/dev/null; kill -9 $! 2>/dev/null"#;
         let mut shell = Command::new("sh")
             .args(["-c", script, "sh", &version.binary()])
             .args(arguments)

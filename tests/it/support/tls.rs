@@ -3,8 +3,8 @@
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
 use super::{
+    folder::Folder,
     server::{Server, Version, free_port},
-    stores::namespace,
 };
 
 /// An authority that lasts as long as a test.
@@ -33,16 +33,11 @@ impl Authority {
 
     /// A server that speaks TLS on the port it answers with, and plainly on its own. Only Debian's is built with TLS.
     pub fn server(&self, name: &str, clients: &str) -> (Server, u16) {
-        let folder = std::env::temp_dir().join(namespace());
-        std::fs::create_dir_all(&folder).expect("a folder");
+        // The server reads them when it starts.
+        let folder = Folder::new();
         let (certificate, key) = self.issue(name);
-        let write = |file: &str, text: &str| {
-            let path = folder.join(file);
-            std::fs::write(&path, text).expect("written");
-            path.to_str().expect("a path").to_owned()
-        };
-        let (certificate, key, ca) =
-            (write("cert.pem", &certificate), write("key.pem", &key), write("ca.pem", &self.pem()));
+        let (certificate, key) = (folder.write("cert.pem", &certificate), folder.write("key.pem", &key));
+        let ca = folder.write("ca.pem", &self.pem());
         let port = free_port();
         let tls_port = port.to_string();
         let mut settings = vec!["--tls-port", &tls_port, "--tls-cert-file", &certificate, "--tls-key-file", &key];
