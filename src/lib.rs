@@ -42,10 +42,11 @@
 //!
 //! # Features
 //!
-//! Both are on by default. Without them there is still the layer, for any tower service, and the memory store.
+//! The first two are on by default. Without them there is still the layer, for any tower service, and the memory store.
 //!
 //! - `axum`: the [`Decision`] extractor, and keys from axum's matched route and connect info.
 //! - `redis`: [`RedisStore`].
+//! - `tls`: `rediss://` addresses, over rustls.
 
 mod algorithm;
 mod base64;

@@ -23,10 +23,15 @@ mod laws;
 mod memory_store;
 mod ordering;
 mod processes;
+mod reconnecting;
 mod redis_store;
 mod refusals;
 mod resilience;
 mod scenarios;
+mod sentinel;
 mod settle;
 mod support;
+#[cfg(feature = "tls")]
+mod tls;
+mod topologies;
 mod traces;

@@ -1,68 +1,20 @@
 //! What a server may do, and what the store makes of it.
 
 use std::{
-    sync::{Arc, Mutex, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
 use redis::AsyncCommands;
-use sluicegate::{Decision, Limiter, Observer, Quota, RedisStore, Rule, StoreErrorKind, StoreEvent, key};
+use sluicegate::{Limiter, Quota, RedisStore, Rule, StoreErrorKind, StoreEvent, key};
 use tokio::{io::AsyncWriteExt, net::TcpListener, sync::Semaphore};
 
 use crate::support::{
+    asking::{Events, ask, limiter, rule, until_answered, used},
     proxy::holding_back,
     server::{Server, VERSIONS, Version, free_port},
     stores::{bare, namespace},
 };
-
-/// Remembers what happened to the store.
-#[derive(Clone, Default)]
-struct Events(Arc<Mutex<Vec<StoreEvent>>>);
-
-impl Observer for Events {
-    fn store(&self, event: &StoreEvent) {
-        self.0.lock().expect("no panic").push(event.clone());
-    }
-}
-
-impl Events {
-    fn count(&self, wanted: fn(&StoreEvent) -> bool) -> usize {
-        self.0.lock().expect("no panic").iter().filter(|event| wanted(event)).count()
-    }
-}
-
-fn rule() -> Rule {
-    Rule::fixed_window("r", Quota::per_hour(1_000_000)).from_first_request().key(key::given())
-}
-
-fn limiter(store: RedisStore) -> (Limiter, Events) {
-    let events = Events::default();
-    let builder = Limiter::builder(store).namespace(namespace()).observer(events.clone());
-    (builder.rule(rule()).build().expect("sound"), events)
-}
-
-async fn ask(limiter: &Limiter) -> Decision {
-    limiter.acquire([("r", "k")]).await
-}
-
-async fn used(limiter: &Limiter) -> u64 {
-    let decision = limiter.peek([("r", "k")]).await;
-    assert!(decision.failure().is_none(), "{:?}", decision.failure());
-    1_000_000 - decision.standing("r").expect("it applies").remaining()
-}
-
-/// Asks until an answer comes: the store makes its connection in the meantime.
-async fn until_answered(limiter: &Limiter) {
-    let since = Instant::now();
-    loop {
-        let decision = ask(limiter).await;
-        if decision.failure().is_none() {
-            return;
-        }
-        assert!(since.elapsed() < Duration::from_secs(20), "{:?}", decision.failure());
-        tokio::task::yield_now().await;
-    }
-}
 
 #[tokio::test]
 async fn a_flushed_script_is_sent_again_without_a_failure() {

@@ -1,13 +1,26 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use deadpool_redis::Pool;
-use redis::{ConnectionInfo, IntoConnectionInfo, io::tcp::TcpSettings};
+use redis::{ConnectionInfo, RedisConnectionInfo};
 
-use super::{RedisStore, Topology, check, engine::Engine, supply::Supply, urls::Urls, wiring::Wiring};
+use super::{
+    RedisStore, Topology,
+    address::{has_tls, read},
+    check,
+    dial::Dial,
+    engine::Engine,
+    sentinel::Sentinels,
+    sockets::{KEEPALIVE, Sockets, USER_TIMEOUT},
+    supply::Supply,
+    tls::TlsOptions,
+    urls::Urls,
+    wiring::Wiring,
+};
 use crate::error::BuildError;
 
 const DEADLINE: Duration = Duration::from_millis(10);
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Short, because an attempt that began while the network lost everything does not notice when it comes back.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The details of a [`RedisStore`].
 #[must_use]
@@ -16,7 +29,12 @@ pub struct RedisStoreBuilder {
     deadline: Duration,
     connect_timeout: Duration,
     connections: usize,
-    nodelay: bool,
+    sockets: Sockets,
+    pub(super) tls_options: TlsOptions,
+    sentinel: Option<String>,
+    tls: Option<bool>,
+    credentials: Option<(String, String)>,
+    database: Option<u32>,
     bare: bool,
     engine: Engine,
 }
@@ -42,7 +60,12 @@ impl RedisStoreBuilder {
             deadline: DEADLINE,
             connect_timeout: CONNECT_TIMEOUT,
             connections: 1,
-            nodelay: false,
+            sockets: Sockets { nodelay: false, keepalive: Some(KEEPALIVE), user_timeout: Some(USER_TIMEOUT) },
+            tls_options: TlsOptions::default(),
+            sentinel: None,
+            tls: None,
+            credentials: None,
+            database: None,
             bare: false,
             engine: Engine::default(),
         }
@@ -55,7 +78,48 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// The longest that making a connection may take, 5 s unless said otherwise. No request waits that long.
+    /// The addresses are those of Sentinels, which know the primary by this name. They are asked whenever a connection is made,
+    /// one after the other until one names a server that says it is a primary.
+    ///
+    /// User, password and `rediss://` in the addresses are for the Sentinels. The servers' own are given by
+    /// [`credentials`](RedisStoreBuilder::credentials) and [`database`](RedisStoreBuilder::database); they are spoken to over
+    /// TLS if the Sentinels are, or as [`tls`](RedisStoreBuilder::tls) says.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), sluicegate::BuildError> {
+    /// let store = sluicegate::RedisStore::builder(["redis://10.0.0.1:26379", "redis://10.0.0.2:26379"])
+    ///     .sentinel("mymaster")
+    ///     .credentials("limiter", "password of the servers")
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn sentinel(mut self, name: impl Into<String>) -> RedisStoreBuilder {
+        self.sentinel = Some(name.into());
+        self
+    }
+
+    /// The user and password of the servers, instead of those in the address. The user of a server that knows only a password
+    /// is `default`.
+    pub fn credentials(mut self, user: impl Into<String>, password: impl Into<String>) -> RedisStoreBuilder {
+        self.credentials = Some((user.into(), password.into()));
+        self
+    }
+
+    /// The number of the database, instead of the one in the address.
+    pub fn database(mut self, number: u32) -> RedisStoreBuilder {
+        self.database = Some(number);
+        self
+    }
+
+    /// Whether servers that Sentinels name are spoken to over TLS, where that differs from the Sentinels themselves.
+    pub fn tls(mut self, tls: bool) -> RedisStoreBuilder {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// The longest that making a connection may take, 1 s unless said otherwise: the way there, TLS, logging in, and the
+    /// Sentinels' answer. No request waits that long. Raise it where very many clients come to one server with TLS at once.
     pub fn connect_timeout(mut self, timeout: Duration) -> RedisStoreBuilder {
         self.connect_timeout = timeout;
         self
@@ -72,7 +136,23 @@ impl RedisStoreBuilder {
     /// 1.08 times without (`cargo bench --bench bars -- http`). A call may then wait for the reply to the one before it, so
     /// try it where the way to the server is long and calls are few.
     pub fn nodelay(mut self, nodelay: bool) -> RedisStoreBuilder {
-        self.nodelay = nodelay;
+        self.sockets.nodelay = nodelay;
+        self
+    }
+
+    /// After how much silence the server's host is asked whether the connection still stands (TCP keepalive): then every 5 s,
+    /// and after three questions without an answer it is given up. 15 s unless said otherwise, less than firewalls and load
+    /// balancers commonly allow before they forget a connection without a word; `None` never asks.
+    pub fn keepalive(mut self, after: impl Into<Option<Duration>>) -> RedisStoreBuilder {
+        self.sockets.keepalive = after.into();
+        self
+    }
+
+    /// How long what was sent may go without the host acknowledging it before the connection is given up (`TCP_USER_TIMEOUT`,
+    /// on Linux). 5 s unless said otherwise: without it the system goes on trying for a quarter of an hour. `None` leaves it
+    /// to the system.
+    pub fn user_timeout(mut self, timeout: impl Into<Option<Duration>>) -> RedisStoreBuilder {
+        self.sockets.user_timeout = timeout.into();
         self
     }
 
@@ -143,39 +223,111 @@ impl RedisStoreBuilder {
         if !(1..=64).contains(&self.connections) {
             return Err(BuildError::new("connections", format!("{} is out of range; give 1 to 64", self.connections)));
         }
-        let wiring = Wiring {
-            deadline: self.deadline,
-            connect_timeout: self.connect_timeout,
-            connections: self.connections,
-            tcp: TcpSettings::default().set_nodelay(self.nodelay),
-            bare: self.bare,
-            engine: self.engine,
-            scripts: Arc::default(),
-            observers: Arc::default(),
-        };
-        let supply = match &self.source {
-            Source::Pool(pool) => Supply::Given(pool.clone()),
-            Source::Urls(Urls(urls)) => match &urls[..] {
-                [url] => wiring.supply(read(url)?)?,
-                _ => {
-                    return Err(BuildError::new("url", format!("{} addresses; give one", urls.len())));
+        for (field, duration) in [("keepalive", self.sockets.keepalive), ("user_timeout", self.sockets.user_timeout)] {
+            if duration.is_some_and(|duration| !(1..=3_600).contains(&duration.as_secs())) {
+                return Err(BuildError::new(field, "is out of range; give 1 s to 1 h, or None"));
+            }
+        }
+        let addresses = self.addresses()?;
+        let wiring = self.wiring(&addresses)?;
+        let supply = match (&self.source, &self.sentinel) {
+            (Source::Pool(pool), _) => Supply::Given(pool.clone()),
+            (Source::Urls(_), Some(name)) => wiring.supply_by(self.sentinels(name, addresses)?)?,
+            (Source::Urls(_), None) => match <[ConnectionInfo; 1]>::try_from(addresses) {
+                Ok([address]) => {
+                    let settings = self.settings(address.redis_settings().clone());
+                    wiring.supply(address.set_redis_settings(settings))?
+                }
+                Err(addresses) => {
+                    let text = "give one, or say what several are with .sentinel(\"name\") or .cluster()";
+                    return Err(BuildError::new("url", format!("{} addresses; {text}", addresses.len())));
                 }
             },
         };
         Ok(RedisStore::new(Topology::One(wiring.node(&supply)), wiring))
     }
-}
 
-fn read(url: &str) -> Result<ConnectionInfo, BuildError> {
-    if url.starts_with("rediss:") || url.starts_with("valkeys:") {
-        let text = "asks for TLS, which is not built in; use redis:// over a tunnel or a private network";
-        return Err(BuildError::new("url", text));
+    /// The addresses, and whether the other settings go with them.
+    fn addresses(&self) -> Result<Vec<ConnectionInfo>, BuildError> {
+        let wrong = |field, text: &str| Err(BuildError::new(field, text));
+        let urls = match &self.source {
+            Source::Urls(Urls(urls)) => urls.as_slice(),
+            Source::Pool(_) => &[],
+        };
+        let addresses = urls.iter().map(|url| read(url)).collect::<Result<Vec<_>, _>>()?;
+        let tls = addresses.iter().any(has_tls) || self.tls == Some(true);
+        match &self.source {
+            Source::Pool(_) => {
+                let set = [
+                    (self.sentinel.is_some(), "sentinel"),
+                    (self.tls.is_some(), "tls"),
+                    (self.credentials.is_some(), "credentials"),
+                    (self.database.is_some(), "database"),
+                    (self.tls_options.field().is_some(), self.tls_options.field().unwrap_or("tls")),
+                ];
+                match set.into_iter().find(|(set, _)| *set) {
+                    Some((_, field)) => wrong(field, "is the pool's own business; set it where the pool is made"),
+                    None => Ok(addresses),
+                }
+            }
+            Source::Urls(_) if self.tls.is_some() && self.sentinel.is_none() => {
+                wrong("tls", "is for servers that Sentinels name; of others the address says it: rediss:// or redis://")
+            }
+            Source::Urls(_) => match self.tls_options.field() {
+                Some(field) if !tls => wrong(field, "is set, but no address asks for TLS; write rediss://"),
+                _ => Ok(addresses),
+            },
+        }
     }
-    // The error is not passed on: it may quote the URL, which holds the password.
-    url.into_connection_info().map_err(|_| {
-        let text = "is not the address of a Redis server; write redis://[user:password@]host[:port][/database]";
-        BuildError::new("url", text)
-    })
+
+    fn sentinels(&self, name: &str, addresses: Vec<ConnectionInfo>) -> Result<Sentinels, BuildError> {
+        let wrong = |field, text: &str| Err(BuildError::new(field, text));
+        if name.is_empty() {
+            return wrong(
+                "sentinel",
+                "is empty; give the name that the Sentinels know the primary by, as in \"mymaster\"",
+            );
+        }
+        if addresses.is_empty() {
+            return wrong("url", "there is none; give at least one Sentinel's: redis://host:26379");
+        }
+        if addresses.iter().any(|address| address.redis_settings().db() != 0) {
+            return wrong("url", "a Sentinel has no databases; choose the servers' with .database(number)");
+        }
+        Ok(Sentinels {
+            name: name.to_owned(),
+            tls: self.tls.unwrap_or_else(|| addresses.iter().any(has_tls)),
+            addresses,
+            server: self.settings(RedisConnectionInfo::default()),
+            first: 0.into(),
+        })
+    }
+
+    fn wiring(&self, addresses: &[ConnectionInfo]) -> Result<Wiring, BuildError> {
+        let tls = addresses.iter().any(has_tls) || self.tls == Some(true);
+        let tls = if tls { Some(self.tls_options.build()?) } else { None };
+        Ok(Wiring {
+            deadline: self.deadline,
+            connect_timeout: self.connect_timeout,
+            connections: self.connections,
+            dial: Arc::new(Dial { sockets: self.sockets.clone(), tls, timeout: self.connect_timeout }),
+            bare: self.bare,
+            engine: self.engine,
+            scripts: Arc::default(),
+            observers: Arc::default(),
+        })
+    }
+
+    /// How servers are greeted: by what the builder was told, or else by what the address says.
+    fn settings(&self, mut settings: RedisConnectionInfo) -> RedisConnectionInfo {
+        if let Some((user, password)) = &self.credentials {
+            settings = settings.set_username(user).set_password(password);
+        }
+        match self.database {
+            Some(number) => settings.set_db(number.into()),
+            None => settings,
+        }
+    }
 }
 
 /// Shows no address and no password.

@@ -3,33 +3,32 @@
 //! deadpool makes and counts them; requests use clones of the multiplexed connection instead of checking one out each, which
 //! would cost a round trip more and serve one request at a time. A connection is made in a task of its own when it is first
 //! needed: it goes on when the request that wanted it has given up, so a handshake longer than a request's deadline succeeds.
+//! One that the server closes is replaced at once, so that no request comes upon it.
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, Weak,
         atomic::{AtomicU32, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
-use redis::{Cmd, RedisResult, Value, aio::MultiplexedConnection};
-use tokio::{
-    sync::watch,
-    time::{Instant, timeout},
-};
+use redis::{Cmd, RedisResult, Value};
+use tokio::sync::watch;
 
-use super::supply::{Held, Supply};
+use super::{
+    gate::Gate,
+    link::Link,
+    slot::{Slot, Turn},
+    supply::Supply,
+};
 use crate::{
     error::{StoreError, StoreErrorKind},
-    observer::{Observers, StoreEvent},
+    observer::Observers,
 };
 
 /// As many timeouts in a row mean that the connection is dead, though nobody has said so.
 const TIMEOUTS: u32 = 3;
-/// How often a connection is given up for timeouts at most.
-const REPLACE_EVERY: Duration = Duration::from_secs(1);
-/// How long a failed attempt stands before the next.
-const HOLD_OFF: Duration = Duration::from_millis(200);
 
 /// A few slots, each with one connection.
 #[derive(Debug)]
@@ -38,29 +37,22 @@ pub(super) struct Connections {
     next: AtomicUsize,
 }
 
-/// A place for one connection.
+/// What the slots of a server share.
 #[derive(Debug)]
-struct Slot {
-    supply: Supply,
-    connect_timeout: Duration,
-    observers: Arc<Observers>,
-    state: Mutex<State>,
-    /// When a connection was last given up for its timeouts.
-    timed_out: Mutex<Option<Instant>>,
-}
-
-enum State {
-    Empty,
-    Connecting(watch::Receiver<()>),
-    Live { held: Held, timeouts: Arc<AtomicU32> },
-    Failed { error: StoreError, until: Instant },
+pub(super) struct Shared {
+    pub(super) supply: Supply,
+    pub(super) connect_timeout: Duration,
+    pub(super) observers: Arc<Observers>,
+    pub(super) gate: Mutex<Gate>,
 }
 
 /// A shared connection.
 pub(super) struct Live {
-    connection: MultiplexedConnection,
-    slot: Arc<Slot>,
-    timeouts: Arc<AtomicU32>,
+    pub(super) link: Link,
+    pub(super) slot: Arc<Slot>,
+    /// Timeouts in a row; also tells this connection from those before and after it.
+    pub(super) timeouts: Arc<AtomicU32>,
+    pub(super) demoted: bool,
 }
 
 impl Connections {
@@ -70,92 +62,45 @@ impl Connections {
         connect_timeout: Duration,
         observers: &Arc<Observers>,
     ) -> Connections {
-        let slot = || {
-            Arc::new(Slot {
-                supply: supply.clone(),
-                connect_timeout,
-                observers: Arc::clone(observers),
-                state: Mutex::new(State::Empty),
-                timed_out: Mutex::new(None),
-            })
-        };
-        Connections { slots: (0..slots.max(1)).map(|_| slot()).collect(), next: AtomicUsize::new(0) }
+        let shared = Arc::new(Shared {
+            supply: supply.clone(),
+            connect_timeout,
+            observers: Arc::clone(observers),
+            gate: Mutex::default(),
+        });
+        let slots = (0..slots.max(1)).map(|_| Arc::new(Slot::new(&shared))).collect();
+        Connections { slots, next: AtomicUsize::new(0) }
     }
 
     /// A live connection; waits until it is made.
     pub(super) async fn get(&self) -> Result<Live, StoreError> {
         let turn = if self.slots.len() == 1 { 0 } else { self.next.fetch_add(1, Ordering::Relaxed) % self.slots.len() };
-        match self.slots.get(turn) {
-            Some(slot) => slot.get().await,
-            None => Err(StoreError::new(StoreErrorKind::Unavailable, "no connection")),
-        }
-    }
-}
-
-impl Slot {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    async fn get(self: &Arc<Slot>) -> Result<Live, StoreError> {
+        let Some(slot) = self.slots.get(turn) else {
+            return Err(StoreError::new(StoreErrorKind::Unavailable, "no connection").uncharged());
+        };
+        let mut waited = false;
         loop {
-            let (mut made, attempt) = {
-                let mut state = self.lock();
-                match &*state {
-                    State::Live { held, timeouts } => {
-                        let connection = held.connection().clone();
-                        return Ok(Live { connection, slot: Arc::clone(self), timeouts: Arc::clone(timeouts) });
-                    }
-                    State::Failed { error, until } if Instant::now() < *until => return Err(error.clone()),
-                    State::Connecting(made) => (made.clone(), None),
-                    State::Empty | State::Failed { .. } => {
-                        let (done, made) = watch::channel(());
-                        *state = State::Connecting(made.clone());
-                        (made, Some(Attempt { slot: Arc::clone(self), outcome: State::Empty, _done: done }))
-                    }
-                }
+            let turn = match slot.turn() {
+                Turn::Live(live) => return Ok(live),
+                turn => turn,
             };
-            // Not under the lock: a runtime that shuts down drops the attempt here and now, and dropping it takes the lock.
-            if let Some(attempt) = attempt {
-                tokio::spawn(connect(attempt));
+            // While one is replaced, the others serve.
+            if let Some(live) = self.slots.iter().find_map(Slot::live) {
+                return Ok(live);
             }
-            // An error says that the attempt is over.
-            let _ = made.changed().await;
-        }
-    }
-}
-
-/// An attempt to connect. However it ends, also with its runtime, the slot gets its outcome and waiters look again.
-struct Attempt {
-    slot: Arc<Slot>,
-    outcome: State,
-    _done: watch::Sender<()>,
-}
-
-impl Drop for Attempt {
-    fn drop(&mut self) {
-        *self.slot.lock() = std::mem::replace(&mut self.outcome, State::Empty);
-    }
-}
-
-async fn connect(mut attempt: Attempt) {
-    let slot = Arc::clone(&attempt.slot);
-    let made = match timeout(slot.connect_timeout, slot.supply.get()).await {
-        Ok(Ok(held)) => Ok(held),
-        Ok(Err(error)) => Err(super::failure::connecting(&error)),
-        Err(_) => {
-            let text = format!("no connection was made within {:?}", slot.connect_timeout);
-            Err(StoreError::new(StoreErrorKind::Timeout, text).uncharged())
-        }
-    };
-    match made {
-        Ok(held) => {
-            attempt.outcome = State::Live { held, timeouts: Arc::default() };
-            slot.observers.tell(&StoreEvent::Connected);
-        }
-        Err(error) => {
-            slot.observers.tell(&StoreEvent::ConnectFailed(error.clone()));
-            attempt.outcome = State::Failed { error, until: Instant::now() + HOLD_OFF };
+            // Who has waited for an attempt is told what came of it, and not to wait for the next.
+            if waited && let Some(error) = slot.gate().error() {
+                return Err(error);
+            }
+            match turn {
+                Turn::Live(live) => return Ok(live),
+                Turn::No(error) => return Err(error),
+                Turn::Wait(mut made) => {
+                    // An error says that the attempt is over.
+                    let _ = made.changed().await;
+                    waited = true;
+                }
+            }
         }
     }
 }
@@ -164,7 +109,7 @@ impl Live {
     /// Sends a command; an error reply is an error.
     pub(super) async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
         // Errors inside an array make no sense as a decision either; looking for them there would copy it.
-        match self.connection.send_packed_command(command).await? {
+        match self.link.connection.send_packed_command(command).await? {
             Value::ServerError(error) => Err(error.into()),
             reply => Ok(reply),
         }
@@ -177,46 +122,32 @@ impl Live {
         }
     }
 
-    /// The server did not answer in time; after a few in a row the connection is given up. Not more than once a second: a
-    /// server that is merely slow must not be flooded with new connections.
+    /// The server did not answer in time; after a few in a row the connection is given up. Not before another may be made: a
+    /// server that is merely slow must not be flooded with new connections, and the old one may still come round.
     pub(super) fn timed_out(&self) {
-        if self.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= TIMEOUTS {
-            let mut last = self.slot.timed_out.lock().unwrap_or_else(PoisonError::into_inner);
-            if last.is_some_and(|last| last.elapsed() < REPLACE_EVERY) {
-                return;
-            }
-            *last = Some(Instant::now());
-            drop(last);
+        if self.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= TIMEOUTS && self.slot.gate().is_ready() {
             let text = format!("{TIMEOUTS} calls in a row got no answer in time");
             self.give_up(StoreError::new(StoreErrorKind::Timeout, text));
         }
     }
 
-    /// Empties the slot, unless it holds another connection by now. The next request makes a new one.
+    /// Empties the slot, unless it holds another connection by now, and has a new one made.
     pub(super) fn give_up(&self, why: StoreError) {
-        let held = {
-            let mut state = self.slot.lock();
-            match &*state {
-                State::Live { timeouts, .. } if Arc::ptr_eq(timeouts, &self.timeouts) => {
-                    std::mem::replace(&mut *state, State::Empty)
-                }
-                _ => return,
-            }
-        };
-        if let State::Live { held, .. } = held {
-            held.close();
-        }
-        self.slot.observers.tell(&StoreEvent::Disconnected(why));
+        self.slot.give_up(&self.timeouts, why);
+    }
+
+    /// The server is a replica now. Nothing ran, so the call may go to another.
+    pub(super) fn demoted(&mut self, why: StoreError) {
+        self.demoted = true;
+        self.give_up(why);
     }
 }
 
-impl std::fmt::Debug for State {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            State::Empty => "empty",
-            State::Connecting(_) => "connecting",
-            State::Live { .. } => "live",
-            State::Failed { .. } => "failed",
-        })
+/// Waits until the server closes a connection and has it replaced.
+pub(super) async fn watch(slot: Weak<Slot>, timeouts: Arc<AtomicU32>, mut end: watch::Receiver<()>) {
+    // An error says that it has ended.
+    let _ = end.changed().await;
+    if let Some(slot) = slot.upgrade() {
+        slot.give_up(&timeouts, StoreError::new(StoreErrorKind::Unavailable, "the server closed the connection"));
     }
 }

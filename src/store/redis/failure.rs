@@ -1,15 +1,17 @@
 //! Errors of the client as errors of ours. Their texts name codes and causes, never addresses, keys or passwords.
 
-use deadpool_redis::PoolError;
+use deadpool::managed::PoolError;
 use redis::{ErrorKind, RedisError};
 
-use super::{assemble::Assembled, engine::Engine};
+use super::{assemble::Assembled, engine::Engine, tls};
 use crate::error::{StoreError, StoreErrorKind};
 
 /// What a failed call means for the connection it came over.
 pub(super) enum Failure {
     /// The server has never seen the script: send it.
     NoScript,
+    /// The server is a primary no longer. Nothing ran, and it will not while the connection leads there.
+    Demoted(StoreError),
     /// The connection is of no more use.
     Replace(StoreError),
     /// The connection is sound.
@@ -23,7 +25,7 @@ pub(super) fn calling(error: &RedisError, script: Option<&Assembled>) -> Failure
     match code {
         "NOSCRIPT" => Failure::NoScript,
         "READONLY" => {
-            Failure::Replace(refused("the server is a replica now; looking for the primary over a new connection"))
+            Failure::Demoted(refused("the server is a replica now; looking for the primary over a new connection"))
         }
         "LOADING" => Failure::Keep(refused("the server is loading its data")),
         "OOM" => Failure::Keep(refused("the server is out of memory and evicts nothing")),
@@ -36,9 +38,9 @@ pub(super) fn calling(error: &RedisError, script: Option<&Assembled>) -> Failure
             format!("{code}: the server is a Cluster node; give the address of a single server"),
         )),
         "NOPERM" => Failure::Keep(no_permission(Engine::Script)),
-        "NOAUTH" | "WRONGPASS" => refused_user(),
+        "NOAUTH" | "WRONGPASS" => Failure::Replace(refused_login()),
         _ => match error.kind() {
-            ErrorKind::AuthenticationFailed => refused_user(),
+            ErrorKind::AuthenticationFailed => Failure::Replace(refused_login()),
             ErrorKind::Server(_) | ErrorKind::Extension => {
                 let at = script.and_then(|script| script.origin_of(error.detail().unwrap_or_default()));
                 let at = at.map(|at| format!(" at {at}")).unwrap_or_default();
@@ -77,9 +79,14 @@ fn code_of(error: &RedisError) -> &str {
     code
 }
 
-fn refused_user() -> Failure {
+/// Whether the server has as many clients as it takes.
+pub(super) fn is_crowded(error: &RedisError) -> bool {
+    error.detail().is_some_and(|detail| detail.contains("max number of clients"))
+}
+
+pub(super) fn refused_login() -> StoreError {
     let text = "the server wants a user and password, or refused those it got";
-    Failure::Replace(StoreError::new(StoreErrorKind::Permanent, text))
+    StoreError::new(StoreErrorKind::Permanent, text)
 }
 
 fn no_permission(engine: Engine) -> StoreError {
@@ -95,23 +102,34 @@ pub(super) fn is_unknown_command(error: &RedisError) -> bool {
     detail.contains("nknown command") || detail.contains("nknown subcommand")
 }
 
-/// Why there is no connection.
-pub(super) fn connecting(error: &PoolError) -> StoreError {
-    let error = match error {
-        PoolError::Backend(error) => match calling(error, None) {
-            Failure::Replace(error) | Failure::Keep(error) if !error.is_transient() => error,
-            _ => StoreError::new(StoreErrorKind::Unavailable, format!("cannot connect: {}", cause(error))),
-        },
-        PoolError::Timeout(_) => {
-            StoreError::new(StoreErrorKind::Timeout, "the connection pool gave no connection in time")
-        }
-        PoolError::Closed => StoreError::new(StoreErrorKind::Unavailable, "the connection pool is closed"),
-        PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(_) => {
-            StoreError::new(StoreErrorKind::Unavailable, "the connection pool is set up wrongly")
-        }
+/// Why the server did not take a connection. Nothing was sent over it, so nothing was charged.
+pub(super) fn greeting(error: &RedisError) -> StoreError {
+    if let Some(error) = tls::complaint(error) {
+        return error;
+    }
+    let detail = error.detail().unwrap_or_default();
+    let say = |kind, text: &'static str| StoreError::new(kind, text).uncharged();
+    if is_crowded(error) {
+        return say(StoreErrorKind::Unavailable, "cannot connect: the server has as many clients as it takes");
+    }
+    if detail.contains("DB index") || detail.contains("SELECT is not allowed") {
+        return say(StoreErrorKind::Permanent, "cannot connect: the server has no database of that number");
+    }
+    let error = match calling(error, None) {
+        Failure::Replace(error) | Failure::Demoted(error) | Failure::Keep(error) if !error.is_transient() => error,
+        _ => StoreError::new(StoreErrorKind::Unavailable, format!("cannot connect: {}", cause(error))),
     };
-    // Without a connection nothing was sent.
     error.uncharged()
+}
+
+/// Why a pool gave no connection although the server took one.
+pub(super) fn pooling<E>(error: &PoolError<E>) -> StoreError {
+    let (kind, text) = match error {
+        PoolError::Timeout(_) => (StoreErrorKind::Timeout, "the connection pool gave no connection in time"),
+        PoolError::Closed => (StoreErrorKind::Unavailable, "the connection pool is closed"),
+        _ => (StoreErrorKind::Unavailable, "the connection pool is set up wrongly"),
+    };
+    StoreError::new(kind, text).uncharged()
 }
 
 /// A word for what happened below, from a fixed set.

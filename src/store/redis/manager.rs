@@ -1,31 +1,50 @@
 //! Makes connections for deadpool.
 
+use std::sync::Arc;
+
 use deadpool::managed::{Metrics, RecycleResult};
-use deadpool_redis::redis::{AsyncConnectionConfig, Client, RedisError, aio::MultiplexedConnection};
+use redis::ConnectionInfo;
+
+use super::{dial::Dial, greet, link::Link, sentinel::Sentinels};
+use crate::error::StoreError;
+
+/// Makes connections to one primary.
+pub(super) struct Manager {
+    dial: Arc<Dial>,
+    target: Target,
+}
 
 /// Where connections lead.
-pub(super) struct Manager {
-    client: Client,
-    config: AsyncConnectionConfig,
+pub(super) enum Target {
+    /// To the server at an address.
+    Server(ConnectionInfo),
+    /// To the primary that Sentinels name at the time.
+    Sentinels(Sentinels),
 }
 
 impl Manager {
-    /// Connections to one server.
-    pub(super) fn to(client: Client, config: AsyncConnectionConfig) -> Manager {
-        Manager { client, config }
+    pub(super) fn new(dial: &Arc<Dial>, target: Target) -> Manager {
+        Manager { dial: Arc::clone(dial), target }
     }
 }
 
 impl deadpool::managed::Manager for Manager {
-    type Type = MultiplexedConnection;
-    type Error = RedisError;
+    type Type = Link;
+    type Error = StoreError;
 
-    async fn create(&self) -> Result<MultiplexedConnection, RedisError> {
-        self.client.get_multiplexed_async_connection_with_config(&self.config).await
+    async fn create(&self) -> Result<Link, StoreError> {
+        match &self.target {
+            Target::Server(info) => {
+                let mut link = self.dial.open(info).await?;
+                greet::primary(&mut link.connection).await?;
+                Ok(link)
+            }
+            Target::Sentinels(sentinels) => sentinels.connect(&self.dial).await,
+        }
     }
 
     /// Nothing is asked of a connection that comes back: those of no more use are taken out of the pool when that shows.
-    async fn recycle(&self, _: &mut MultiplexedConnection, _: &Metrics) -> RecycleResult<RedisError> {
+    async fn recycle(&self, _: &mut Link, _: &Metrics) -> RecycleResult<StoreError> {
         Ok(())
     }
 }

@@ -1,18 +1,29 @@
 //! Counts on a Redis or Valkey server that many processes share.
 
+mod address;
 mod assemble;
 mod builder;
 mod cell;
 mod connections;
+mod dial;
 mod engine;
 mod estimate;
 mod failure;
 mod functions;
+mod gate;
+mod greet;
+mod link;
 mod manager;
 mod node;
+mod pace;
 mod plain;
 mod scripts;
+mod sentinel;
+mod slot;
+mod sockets;
 mod supply;
+#[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
+mod tls;
 mod urls;
 mod wire;
 mod wiring;

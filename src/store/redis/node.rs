@@ -78,8 +78,33 @@ impl Node {
     }
 
     async fn decide_by_script(&self, ask: &Ask<'_>, used: &mut Option<Live>) -> Result<Answer, StoreError> {
+        // What must not be judged later than the deadline began before there was a connection.
         let began = self.clock.local();
         let live = used.insert(self.connections.get().await?);
+        match self.judge(ask, began, live).await {
+            Err(error) if live.demoted => Box::pin(self.decide_elsewhere(ask, began, used, error)).await,
+            result => result,
+        }
+    }
+
+    /// Once more, after a server has said that it is a replica now. It ran nothing, so the call may go over a new connection,
+    /// if there is time to make one: through Sentinels, a name or an address that moved it may lead to the new primary.
+    async fn decide_elsewhere(
+        &self,
+        ask: &Ask<'_>,
+        began: i64,
+        used: &mut Option<Live>,
+        error: StoreError,
+    ) -> Result<Answer, StoreError> {
+        // Should time run out while it is made, nothing was sent.
+        *used = None;
+        match self.connections.get().await {
+            Ok(live) => self.judge(ask, began, used.insert(live)).await,
+            Err(_) => Err(error),
+        }
+    }
+
+    async fn judge(&self, ask: &Ask<'_>, began: i64, live: &mut Live) -> Result<Answer, StoreError> {
         let script = self.scripts.of(Operation::of(ask.purpose), ask.lines);
         // An answer that came too late has reset the estimate of the server's clock; so it is judged once more.
         for _ in 0..2 {
@@ -161,7 +186,7 @@ impl Node {
     /// Gives up the connection if it is of no more use. `Ok` when the server only lacks the script.
     pub(super) fn conclude(
         &self,
-        live: &Live,
+        live: &mut Live,
         error: &redis::RedisError,
         script: Option<&Script>,
     ) -> Result<(), StoreError> {
@@ -169,6 +194,10 @@ impl Node {
             Failure::NoScript => Ok(()),
             Failure::Keep(error) => {
                 live.answered();
+                Err(error)
+            }
+            Failure::Demoted(error) => {
+                live.demoted(error.clone());
                 Err(error)
             }
             Failure::Replace(error) => {

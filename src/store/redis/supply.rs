@@ -1,9 +1,9 @@
 //! Where connections come from: a pool of our own, or one that the application has already.
 
 use deadpool::managed::{Object, Pool, PoolError};
-use redis::{RedisError, aio::MultiplexedConnection};
 
-use super::manager::Manager;
+use super::{failure, greet, link::Link, manager::Manager};
+use crate::error::StoreError;
 
 /// A pool. It makes connections and counts them; clones of theirs are lent.
 #[derive(Clone, Debug)]
@@ -19,27 +19,42 @@ pub(super) enum Held {
 }
 
 impl Supply {
-    pub(super) async fn get(&self) -> Result<Held, PoolError<RedisError>> {
+    /// A connection to a primary.
+    pub(super) async fn get(&self) -> Result<Held, StoreError> {
         match self {
-            Supply::Own(pool) => pool.get().await.map(Held::Own),
-            Supply::Given(pool) => pool.get().await.map(Held::Given),
+            Supply::Own(pool) => match pool.get().await {
+                Ok(object) => Ok(Held::Own(object)),
+                Err(PoolError::Backend(error)) => Err(error),
+                Err(error) => Err(failure::pooling(&error)),
+            },
+            Supply::Given(pool) => match pool.get().await {
+                Ok(mut connection) => match greet::primary(&mut connection).await {
+                    Ok(()) => Ok(Held::Given(connection)),
+                    Err(error) => {
+                        Held::Given(connection).close();
+                        Err(error)
+                    }
+                },
+                Err(PoolError::Backend(error)) => Err(failure::greeting(&error)),
+                Err(error) => Err(failure::pooling(&error)),
+            },
         }
     }
 }
 
 impl Held {
-    pub(super) fn connection(&self) -> &MultiplexedConnection {
+    pub(super) fn link(&self) -> Link {
         match self {
-            Held::Own(object) => object,
-            Held::Given(connection) => connection,
+            Held::Own(object) => Link::clone(object),
+            Held::Given(connection) => Link::given((**connection).clone()),
         }
     }
 
     /// Takes it out of the pool, so that it is closed and not lent again.
     pub(super) fn close(self) {
-        drop(match self {
-            Held::Own(object) => Object::take(object),
-            Held::Given(connection) => deadpool_redis::Connection::take(connection),
-        });
+        match self {
+            Held::Own(object) => drop(Object::take(object)),
+            Held::Given(connection) => drop(deadpool_redis::Connection::take(connection)),
+        }
     }
 }

@@ -3,11 +3,19 @@
 use std::{sync::Arc, time::Duration};
 
 use deadpool::managed::Pool;
-use redis::{AsyncConnectionConfig, Client, ConnectionInfo, io::tcp::TcpSettings};
+use redis::ConnectionInfo;
 
 use super::{
-    connections::Connections, engine::Engine, estimate::ServerClock, functions::Functions, manager::Manager,
-    node::Node, scripts::Scripts, supply::Supply,
+    connections::Connections,
+    dial::Dial,
+    engine::Engine,
+    estimate::ServerClock,
+    functions::Functions,
+    manager::{Manager, Target},
+    node::Node,
+    scripts::Scripts,
+    sentinel::Sentinels,
+    supply::Supply,
 };
 use crate::{error::BuildError, observer::Observers};
 
@@ -15,7 +23,8 @@ pub(super) struct Wiring {
     pub(super) deadline: Duration,
     pub(super) connect_timeout: Duration,
     pub(super) connections: usize,
-    pub(super) tcp: TcpSettings,
+    /// How connections are opened.
+    pub(super) dial: Arc<Dial>,
     /// Whether a limiter is to use the store as it is.
     pub(super) bare: bool,
     pub(super) engine: Engine,
@@ -26,14 +35,16 @@ pub(super) struct Wiring {
 impl Wiring {
     /// Connections to the server at an address.
     pub(super) fn supply(&self, info: ConnectionInfo) -> Result<Supply, BuildError> {
-        let info = info.set_tcp_settings(self.tcp.clone());
-        let config = AsyncConnectionConfig::new()
-            // One deadline is set around everything; another inside would only cost a timer.
-            .set_response_timeout(None)
-            .set_connection_timeout(Some(self.connect_timeout));
-        // The error is not passed on: it may quote the URL, which holds the password.
-        let client = Client::open(info).map_err(|_| BuildError::new("url", "leads to no server"))?;
-        let pool = Pool::builder(Manager::to(client, config)).max_size(self.connections).build();
+        self.pool(Target::Server(info))
+    }
+
+    /// Connections to the primary that Sentinels name.
+    pub(super) fn supply_by(&self, sentinels: Sentinels) -> Result<Supply, BuildError> {
+        self.pool(Target::Sentinels(sentinels))
+    }
+
+    fn pool(&self, target: Target) -> Result<Supply, BuildError> {
+        let pool = Pool::builder(Manager::new(&self.dial, target)).max_size(self.connections).build();
         pool.map(Supply::Own).map_err(|_| BuildError::new("connections", "no pool can be made of them"))
     }
 

@@ -4,7 +4,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU16, AtomicUsize, Ordering},
     },
 };
 
@@ -41,4 +41,22 @@ pub async fn holding_back(port: u16, released: Arc<Semaphore>) -> (SocketAddr, A
         }
     });
     (address, accepted)
+}
+
+/// Forwards each new connection to the port that the number names at the time.
+pub async fn switching(port: u16) -> (SocketAddr, Arc<AtomicU16>) {
+    let target = Arc::new(AtomicU16::new(port));
+    let chosen = Arc::clone(&target);
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("its address");
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let port = chosen.load(Ordering::SeqCst);
+            tokio::spawn(async move {
+                let mut server = TcpStream::connect(("127.0.0.1", port)).await.expect("the server");
+                let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+            });
+        }
+    });
+    (address, target)
 }

@@ -65,12 +65,18 @@ impl Server {
     }
 
     fn start_in(version: Version, port: u16, more: &[&str], environment: &[(&str, &str)]) -> Server {
+        let port_text = port.to_string();
+        let arguments = ["--port", &port_text, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", "."];
+        Server::spawn(version, port, &[&arguments[..], more].concat(), environment)
+    }
+
+    /// The binary with these arguments, which make it listen on `port`.
+    pub fn spawn(version: Version, port: u16, arguments: &[&str], environment: &[(&str, &str)]) -> Server {
         // In a folder of its own: replicas write what they were sent, and any server would read it at its start.
         let script = r#"d=$(mktemp -d); cd "$d"; "$@" >/dev/null 2>&1 & echo $!; cat >/dev/null; kill -CONT $! 2>/dev/null; kill -9 $! 2>/dev/null; rm -rf "$d""#;
         let mut shell = Command::new("sh")
-            .args(["-c", script, "sh", &version.binary(), "--port", &port.to_string()])
-            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", "."])
-            .args(more)
+            .args(["-c", script, "sh", &version.binary()])
+            .args(arguments)
             .envs(environment.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
