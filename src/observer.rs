@@ -56,6 +56,9 @@ pub enum StoreEvent {
     ScriptSent,
     /// The server came to a call too late to charge it: it hung, or its clock stepped.
     Expired,
+    /// What a refused or abandoned call had added could not be taken back, and stays counted until its window ends. Only where
+    /// the store does without scripts.
+    NotTakenBack(StoreError),
     /// The store is full: a new key was counted in its rule's overflow count.
     Overflowed,
 }
@@ -70,7 +73,7 @@ pub(crate) struct Observers {
     since: OnceLock<Instant>,
 }
 
-const KINDS: usize = 6;
+const KINDS: usize = 7;
 
 impl Observers {
     pub(crate) fn add(&self, observer: &Arc<dyn Observer>) {
@@ -96,6 +99,7 @@ impl Observers {
             StoreEvent::ScriptSent => 3,
             StoreEvent::Expired => 4,
             StoreEvent::Overflowed => 5,
+            StoreEvent::NotTakenBack(_) => 6,
         };
         let now = 1_000_000 + crate::limit::micros(self.since.get_or_init(Instant::now).elapsed());
         let Some(logged) = self.logged.get(kind) else { return };
@@ -109,6 +113,7 @@ impl Observers {
             StoreEvent::Disconnected(error) => tracing::warn!(%error, "gave up a connection to the rate limit store"),
             StoreEvent::ScriptSent => tracing::debug!("sent a script that the server did not have"),
             StoreEvent::Expired => tracing::warn!("the rate limit store came to a call too late and charged nothing"),
+            StoreEvent::NotTakenBack(error) => tracing::warn!(%error, "could not take back what a call had added"),
             StoreEvent::Overflowed => {
                 tracing::warn!(
                     "the memory store is full: new keys share one count per rule; raise MemoryStore::max_keys"

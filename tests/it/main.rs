@@ -20,6 +20,7 @@ mod keys;
 mod known_bugs;
 mod laws;
 mod memory_store;
+mod no_scripts;
 mod ordering;
 mod processes;
 mod redis_store;

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use redis::{Cmd, RedisResult, Value, aio::MultiplexedConnection};
+use redis::{Cmd, Pipeline, RedisResult, Value, aio::MultiplexedConnection};
 use tokio::{
     sync::watch,
     time::{Instant, timeout},
@@ -57,6 +57,7 @@ enum State {
 }
 
 /// A shared connection.
+#[derive(Clone)]
 pub(super) struct Live {
     connection: MultiplexedConnection,
     slot: Arc<Slot>,
@@ -168,6 +169,11 @@ impl Live {
             Value::ServerError(error) => Err(error.into()),
             reply => Ok(reply),
         }
+    }
+
+    /// Sends commands together; the reply of each, errors among them.
+    pub(super) async fn send_all(&mut self, commands: &Pipeline) -> RedisResult<Vec<Value>> {
+        self.connection.send_packed_commands(commands, 0, commands.len()).await
     }
 
     /// The server answered.

@@ -3,7 +3,7 @@
 use deadpool_redis::PoolError;
 use redis::{ErrorKind, RedisError};
 
-use super::assemble::Assembled;
+use super::{assemble::Assembled, connections::Live, engine::Engine};
 use crate::error::{StoreError, StoreErrorKind};
 
 /// What a failed call means for the connection it came over.
@@ -35,7 +35,7 @@ pub(super) fn calling(error: &RedisError, script: Option<&Assembled>) -> Failure
             StoreErrorKind::Permanent,
             format!("{code}: the server is a Cluster node; give the address of a single server"),
         )),
-        "NOPERM" => Failure::Keep(no_permission(code)),
+        "NOPERM" => Failure::Keep(no_permission(Engine::Script)),
         "NOAUTH" | "WRONGPASS" => refused_user(),
         _ => match error.kind() {
             ErrorKind::AuthenticationFailed => refused_user(),
@@ -79,12 +79,50 @@ fn refused_user() -> Failure {
     Failure::Replace(StoreError::new(StoreErrorKind::Permanent, text))
 }
 
-fn no_permission(code: &str) -> StoreError {
-    let text = format!(
-        "{code}: the Redis user may not run the script or a command in it; it needs \
-        +evalsha +eval +time +get +set +lrange +lindex +llen +ltrim +rpush +del +pexpire +pttl on the keys of the namespace"
-    );
+fn no_permission(engine: Engine) -> StoreError {
+    let what = if engine == Engine::Script { "the script or a command in it" } else { "a command of a decision" };
+    let needs = engine.needs();
+    let text = format!("NOPERM: the Redis user may not run {what}; it needs {needs} on the keys of the namespace");
     StoreError::new(StoreErrorKind::Permanent, text)
+}
+
+/// What a failed command of an engine without our scripts means; gives up the connection if it is of no more use.
+pub(super) fn commanding(error: &RedisError, engine: Engine, live: &Live) -> StoreError {
+    let failure = match code_of(error) {
+        "NOPERM" => Failure::Keep(no_permission(engine)),
+        _ if engine == Engine::Cell && is_unknown_command(error) => Failure::Keep(StoreError::new(
+            StoreErrorKind::Permanent,
+            "the server does not know CL.THROTTLE; load the module redis-cell there, or build the store without cell()",
+        )),
+        code @ ("ERR" | "WRONGTYPE" | "Cell") => {
+            Failure::Keep(StoreError::new(StoreErrorKind::Permanent, format!("{code}: a command of a decision failed")))
+        }
+        _ => calling(error, None),
+    };
+    match failure {
+        Failure::NoScript => StoreError::new(StoreErrorKind::Permanent, "NOSCRIPT: the server did not take the script"),
+        Failure::Keep(error) => {
+            live.answered();
+            error
+        }
+        Failure::Replace(error) => {
+            live.give_up(error.clone());
+            error
+        }
+    }
+}
+
+/// Whether the server lacks the command; from within a script it says so in other words.
+pub(super) fn is_unknown_command(error: &RedisError) -> bool {
+    let detail = error.detail().unwrap_or_default();
+    detail.contains("nknown command")
+        || detail.contains("nknown Redis command")
+        || detail.contains("Unknown Valkey command")
+}
+
+/// Whether the server's user lacks a permission.
+pub(super) fn is_denied(error: &RedisError) -> bool {
+    code_of(error) == "NOPERM"
 }
 
 /// Why there is no connection.

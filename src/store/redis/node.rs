@@ -1,6 +1,10 @@
 //! One server: its connections, what is known of its clock, and the calls to it.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{
+    pin::pin,
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 use redis::{Cmd, Value};
 use smallvec::SmallVec;
@@ -34,6 +38,8 @@ const MARGIN_INJECTED: f64 = 3_600_000.0;
 pub(super) struct Node {
     pub(super) connections: Connections,
     pub(super) engine: Engine,
+    /// The last time that was injected, or zero. A reset names none, and [`Engine::Plain`] has times in names.
+    pub(super) injected: AtomicU64,
     pub(super) scripts: Arc<Scripts>,
     pub(super) clock: ServerClock,
     pub(super) deadline: Duration,
@@ -167,7 +173,11 @@ impl Node {
     pub(super) async fn forget(&self, lines: &[Line<'_>], used: &mut Option<Live>) -> Result<(), StoreError> {
         let live = used.insert(self.connections.get().await?);
         let mut command = redis::cmd("DEL");
-        names(&mut command, lines);
+        match self.engine {
+            Engine::Script => names(&mut command, lines),
+            Engine::Cell => super::cell::names(&mut command, lines),
+            Engine::Plain => Box::pin(self.plain_names(&mut command, lines, live)).await?,
+        }
         if let Err(error) = live.send(&command).await {
             self.conclude(live, &error, None)?;
         }

@@ -1,6 +1,9 @@
 //! What every node of a store is made with.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 use deadpool::managed::Pool;
 use redis::{AsyncConnectionConfig, Client, ConnectionInfo, io::tcp::TcpSettings};
@@ -41,6 +44,7 @@ impl Wiring {
         Node {
             connections: Connections::new(supply, self.connections, self.connect_timeout, &self.observers),
             engine: self.engine,
+            injected: AtomicU64::new(0),
             scripts: Arc::clone(&self.scripts),
             clock: ServerClock::new(),
             deadline: self.deadline,

@@ -4,5 +4,6 @@ pub mod app;
 pub mod echo;
 pub mod log;
 pub mod proxy;
+pub mod purposed;
 pub mod server;
 pub mod stores;
