@@ -7,6 +7,7 @@
 mod addresses;
 mod applies;
 mod build_errors;
+mod cell;
 mod corners;
 mod cors;
 mod credentials;

@@ -69,6 +69,8 @@ impl Server {
         let mut shell = Command::new("sh")
             .args(["-c", script, "sh", &version.binary(), "--port", &port.to_string()])
             .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", "/tmp"])
+            // A replica's first copy goes through a file. One name for all would be loaded by whatever starts next.
+            .args(["--dbfilename", &file(port)])
             .args(more)
             .envs(environment.iter().copied())
             .stdin(Stdio::piped())
@@ -121,6 +123,7 @@ impl Server {
         while TcpStream::connect_timeout(&address, Duration::from_millis(100)).is_ok() {
             std::thread::yield_now();
         }
+        let _ = std::fs::remove_file(Path::new("/tmp").join(file(self.port)));
     }
 }
 
@@ -128,6 +131,10 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+fn file(port: u16) -> String {
+    format!("sluicegate-{}-{port}.rdb", std::process::id())
 }
 
 pub fn free_port() -> u16 {
