@@ -18,7 +18,7 @@ pub use id::Id;
 pub use memory::MemoryStore;
 pub use partial::Partial;
 #[cfg(feature = "redis")]
-pub use redis::{RedisStore, RedisStoreBuilder, Urls};
+pub use redis::{RedisStore, RedisStoreBuilder, Report, Urls};
 
 use crate::{
     error::{BuildError, StoreError},

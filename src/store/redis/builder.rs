@@ -3,7 +3,9 @@ use std::{fmt, sync::Arc, time::Duration};
 use deadpool_redis::Pool;
 use redis::{ConnectionInfo, IntoConnectionInfo, io::tcp::TcpSettings};
 
-use super::{RedisStore, Topology, check, engine::Engine, supply::Supply, urls::Urls, wiring::Wiring};
+use super::{
+    RedisStore, Topology, check, engine::Engine, replicas::Replicas, supply::Supply, urls::Urls, wiring::Wiring,
+};
 use crate::error::BuildError;
 
 const DEADLINE: Duration = Duration::from_millis(10);
@@ -19,6 +21,7 @@ pub struct RedisStoreBuilder {
     nodelay: bool,
     bare: bool,
     engine: Engine,
+    replicas: Vec<String>,
 }
 
 /// Where connections come from.
@@ -45,6 +48,7 @@ impl RedisStoreBuilder {
             nodelay: false,
             bare: false,
             engine: Engine::default(),
+            replicas: Vec::new(),
         }
     }
 
@@ -112,6 +116,17 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// Lets replicas at these addresses answer [`Limiter::peek`](crate::Limiter::peek), in turn, to take look-ups off the primary.
+    ///
+    /// What they say is as old as replication is behind, and reckoned by their own clocks: good for a usage page, not for a
+    /// decision. A replica that does not answer within half the deadline, or cannot (scripts that only read need Redis 7), is left
+    /// alone for a while and the primary asked. Charges never go there. A user needs `+evalsha_ro +eval_ro` on them beside the
+    /// commands that read.
+    pub fn peek_from_replicas(mut self, urls: impl Into<Urls>) -> RedisStoreBuilder {
+        self.replicas = urls.into().0;
+        self
+    }
+
     /// The store. It connects when it is first asked.
     ///
     /// # Errors
@@ -142,7 +157,14 @@ impl RedisStoreBuilder {
                 }
             },
         };
-        Ok(RedisStore::new(Topology::One(wiring.node(&supply)), wiring))
+        if self.engine == Engine::Cell && !self.replicas.is_empty() {
+            let text = "what redis-cell counts does not reach replicas; drop peek_from_replicas(..), or cell()";
+            return Err(BuildError::new("peek_from_replicas", text));
+        }
+        let replicas: Result<Vec<Supply>, BuildError> =
+            self.replicas.iter().map(|url| wiring.supply(read(url)?)).collect();
+        let replicas = Replicas::new(&replicas?, &wiring);
+        Ok(RedisStore::new(Topology::One(wiring.node(&supply)), replicas, wiring))
     }
 }
 

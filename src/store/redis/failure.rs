@@ -57,15 +57,19 @@ pub(super) fn calling(error: &RedisError, script: Option<&Assembled>) -> Failure
     }
 }
 
-/// The code of an error reply. Errors of commands inside a script come as `ERR` on some servers, with their own code in the text.
+/// The code of an error reply. Errors of commands inside a script come as `ERR` on some servers, with their own code in the text;
+/// what is wrong with EXEC itself comes as `EXECABORT`.
 fn code_of(error: &RedisError) -> &str {
     let code = error.code().unwrap_or_default();
     let detail = error.detail().unwrap_or_default();
-    if code != "ERR" {
+    if code != "ERR" && code != "EXECABORT" {
         return code;
     }
     let inner = ["READONLY", "OOM", "NOREPLICAS", "MISCONF", "MASTERDOWN", "LOADING", "BUSY", "NOPERM"];
-    if let Some(inner) = inner.into_iter().find(|inner| detail.contains(&format!("-{inner} "))) {
+    if let Some(inner) = inner
+        .into_iter()
+        .find(|inner| detail.contains(&format!("-{inner} ")) || detail.contains(&format!("of: {inner} ")))
+    {
         return inner;
     }
     if detail.contains("can't run this command") || detail.contains("ACL") || detail.contains("permission") {

@@ -38,6 +38,8 @@ const MARGIN_INJECTED: f64 = 3_600_000.0;
 pub(super) struct Node {
     pub(super) connections: Connections,
     pub(super) engine: Engine,
+    /// Whether it is a replica, which only looks.
+    pub(super) is_replica: bool,
     /// The last time that was injected, or zero. A reset names none, and [`Engine::Plain`] has times in names.
     pub(super) injected: AtomicU64,
     pub(super) scripts: Arc<Scripts>,
@@ -71,7 +73,16 @@ impl Node {
         }
     }
 
+    /// The same for a replica. It is never asked to change a count.
+    pub(super) fn read_only(mut self) -> Node {
+        self.is_replica = true;
+        self
+    }
+
     pub(super) async fn decide(&self, ask: &Ask<'_>, used: &mut Option<Live>) -> Result<Answer, StoreError> {
+        if self.is_replica && ask.purpose != Purpose::Peek {
+            return Err(StoreError::new(StoreErrorKind::Permanent, "a replica changes no counts"));
+        }
         match self.engine {
             Engine::Script => self.decide_by_script(ask, used).await,
             // Boxed: they are seldom used, and would make the future of every call larger.
@@ -129,7 +140,8 @@ impl Node {
         lines: &[Line<'_>],
         args: &Args,
     ) -> Result<Value, StoreError> {
-        let command = script_command("EVALSHA", &script.sha, lines, args);
+        let verb = if self.is_replica { "EVALSHA_RO" } else { "EVALSHA" };
+        let command = script_command(verb, &script.sha, lines, args);
         match live.send(&command).await {
             Ok(reply) => return Ok(reply),
             Err(error) => self.conclude(live, &error, Some(script))?,
@@ -146,7 +158,8 @@ impl Node {
         args: &Args,
     ) -> Result<Value, StoreError> {
         self.observers.tell(&StoreEvent::ScriptSent);
-        let command = script_command("EVAL", &script.source.text, lines, args);
+        let verb = if self.is_replica { "EVAL_RO" } else { "EVAL" };
+        let command = script_command(verb, &script.source.text, lines, args);
         let error = match live.send(&command).await {
             Ok(reply) => return Ok(reply),
             Err(error) => error,

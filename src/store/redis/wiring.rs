@@ -44,6 +44,7 @@ impl Wiring {
         Node {
             connections: Connections::new(supply, self.connections, self.connect_timeout, &self.observers),
             engine: self.engine,
+            is_replica: false,
             injected: AtomicU64::new(0),
             scripts: Arc::clone(&self.scripts),
             clock: ServerClock::new(),
