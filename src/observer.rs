@@ -83,6 +83,9 @@ pub enum StoreEvent {
         /// How many.
         units: u64,
     },
+    /// What a refused or abandoned call had added could not be taken back, and stays counted until its window ends. Only where
+    /// the store does without scripts.
+    NotTakenBack(StoreError),
     /// The store is full: a new key was counted in its rule's overflow count.
     Overflowed,
 }
@@ -97,7 +100,7 @@ pub(crate) struct Observers {
     since: OnceLock<Instant>,
 }
 
-const KINDS: usize = 11;
+const KINDS: usize = 12;
 
 impl Observers {
     pub(crate) fn add(&self, observer: &Arc<dyn Observer>) {
@@ -128,6 +131,7 @@ impl Observers {
             StoreEvent::Committed { .. } => 8,
             StoreEvent::Lost { .. } => 9,
             StoreEvent::NoFunctions => 10,
+            StoreEvent::NotTakenBack(_) => 11,
         };
         let now = 1_000_000 + crate::limit::micros(self.since.get_or_init(Instant::now).elapsed());
         let Some(logged) = self.logged.get(kind) else { return };
@@ -158,6 +162,7 @@ impl Observers {
             StoreEvent::Lost { units } => {
                 tracing::warn!(units, "units that were to be charged or given back later are lost");
             }
+            StoreEvent::NotTakenBack(error) => tracing::warn!(%error, "could not take back what a call had added"),
             StoreEvent::Overflowed => {
                 tracing::warn!(
                     "the memory store is full: new keys share one count per rule; raise MemoryStore::max_keys"

@@ -96,7 +96,8 @@ impl Steps<State> for Params {
 
 impl Params {
     #[inline]
-    fn start_of(&self, time: u64) -> u64 {
+    /// When the window that holds `time` began, or begins with it.
+    pub(crate) fn start_of(&self, time: u64) -> u64 {
         match self.start {
             // `offset` is below the window, so adding one window keeps the difference positive near the epoch.
             Start::Aligned(offset) => {

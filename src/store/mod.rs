@@ -20,7 +20,7 @@ pub use memory::MemoryStore;
 pub(crate) use owned::OwnedLine;
 pub use partial::Partial;
 #[cfg(feature = "redis")]
-pub use redis::{RedisStore, RedisStoreBuilder, Urls};
+pub use redis::{RedisStore, RedisStoreBuilder, Report, Urls};
 
 use crate::{
     error::{BuildError, StoreError},

@@ -9,6 +9,7 @@ use super::{
     check,
     dial::Dial,
     engine::Engine,
+    replicas::Replicas,
     sentinel::Sentinels,
     sockets::{KEEPALIVE, Sockets, USER_TIMEOUT},
     supply::Supply,
@@ -37,6 +38,7 @@ pub struct RedisStoreBuilder {
     database: Option<u32>,
     bare: bool,
     engine: Engine,
+    replicas: Vec<String>,
 }
 
 /// Where connections come from.
@@ -68,6 +70,7 @@ impl RedisStoreBuilder {
             database: None,
             bare: false,
             engine: Engine::default(),
+            replicas: Vec::new(),
         }
     }
 
@@ -212,6 +215,17 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// Lets replicas at these addresses answer [`Limiter::peek`](crate::Limiter::peek), in turn, to take look-ups off the primary.
+    ///
+    /// What they say is as old as replication is behind, and reckoned by their own clocks: good for a usage page, not for a
+    /// decision. A replica that does not answer within half the deadline, or cannot (scripts that only read need Redis 7), is left
+    /// alone for a while and the primary asked. Charges never go there. A user needs `+evalsha_ro +eval_ro` on them beside the
+    /// commands that read.
+    pub fn peek_from_replicas(mut self, urls: impl Into<Urls>) -> RedisStoreBuilder {
+        self.replicas = urls.into().0;
+        self
+    }
+
     /// The store. It connects when it is first asked.
     ///
     /// # Errors
@@ -229,22 +243,27 @@ impl RedisStoreBuilder {
             }
         }
         let addresses = self.addresses()?;
-        let wiring = self.wiring(&addresses)?;
+        let replicas: Vec<ConnectionInfo> = self.replicas.iter().map(|url| read(url)).collect::<Result<_, _>>()?;
+        let wiring = self.wiring(addresses.iter().chain(&replicas))?;
         let supply = match (&self.source, &self.sentinel) {
             (Source::Pool(pool), _) => Supply::Given(pool.clone()),
             (Source::Urls(_), Some(name)) => wiring.supply_by(self.sentinels(name, addresses)?)?,
             (Source::Urls(_), None) => match <[ConnectionInfo; 1]>::try_from(addresses) {
-                Ok([address]) => {
-                    let settings = self.settings(address.redis_settings().clone());
-                    wiring.supply(address.set_redis_settings(settings))?
-                }
+                Ok([address]) => wiring.supply(self.greeted(address))?,
                 Err(addresses) => {
                     let text = "give one, or say what several are with .sentinel(\"name\") or .cluster()";
                     return Err(BuildError::new("url", format!("{} addresses; {text}", addresses.len())));
                 }
             },
         };
-        Ok(RedisStore::new(Topology::One(wiring.node(&supply)), wiring))
+        if self.engine == Engine::Cell && !self.replicas.is_empty() {
+            let text = "what redis-cell counts does not reach replicas; drop peek_from_replicas(..), or cell()";
+            return Err(BuildError::new("peek_from_replicas", text));
+        }
+        let replicas: Result<Vec<Supply>, BuildError> =
+            replicas.into_iter().map(|replica| wiring.supply_any(self.greeted(replica))).collect();
+        let replicas = Replicas::new(&replicas?, &wiring);
+        Ok(RedisStore::new(Topology::One(wiring.node(&supply)), replicas, wiring))
     }
 
     /// The addresses, and whether the other settings go with them.
@@ -303,8 +322,8 @@ impl RedisStoreBuilder {
         })
     }
 
-    fn wiring(&self, addresses: &[ConnectionInfo]) -> Result<Wiring, BuildError> {
-        let tls = addresses.iter().any(has_tls) || self.tls == Some(true);
+    fn wiring<'a>(&self, mut addresses: impl Iterator<Item = &'a ConnectionInfo>) -> Result<Wiring, BuildError> {
+        let tls = addresses.any(has_tls) || self.tls == Some(true);
         let tls = if tls { Some(self.tls_options.build()?) } else { None };
         Ok(Wiring {
             deadline: self.deadline,
@@ -316,6 +335,11 @@ impl RedisStoreBuilder {
             scripts: Arc::default(),
             observers: Arc::default(),
         })
+    }
+
+    fn greeted(&self, address: ConnectionInfo) -> ConnectionInfo {
+        let settings = self.settings(address.redis_settings().clone());
+        address.set_redis_settings(settings)
     }
 
     /// How servers are greeted: by what the builder was told, or else by what the address says.

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use redis::{Cmd, RedisResult, Value};
+use redis::{Cmd, Pipeline, RedisResult, Value};
 use tokio::sync::watch;
 
 use super::{
@@ -47,6 +47,7 @@ pub(super) struct Shared {
 }
 
 /// A shared connection.
+#[derive(Clone)]
 pub(super) struct Live {
     pub(super) link: Link,
     pub(super) slot: Arc<Slot>,
@@ -113,6 +114,11 @@ impl Live {
             Value::ServerError(error) => Err(error.into()),
             reply => Ok(reply),
         }
+    }
+
+    /// Sends commands together; the reply of each, errors among them.
+    pub(super) async fn send_all(&mut self, commands: &Pipeline) -> RedisResult<Vec<Value>> {
+        self.link.connection.send_packed_commands(commands, 0, commands.len()).await
     }
 
     /// The server answered.

@@ -3,7 +3,7 @@
 use deadpool::managed::PoolError;
 use redis::{ErrorKind, RedisError};
 
-use super::{assemble::Assembled, engine::Engine, tls};
+use super::{assemble::Assembled, connections::Live, engine::Engine, tls};
 use crate::error::{StoreError, StoreErrorKind};
 
 /// What a failed call means for the connection it came over.
@@ -59,18 +59,22 @@ pub(super) fn calling(error: &RedisError, script: Option<&Assembled>) -> Failure
     }
 }
 
-/// The code of an error reply. Errors of commands inside a script come as `ERR` on some servers, with their own code in the text.
+/// The code of an error reply. Errors of commands inside a script come as `ERR` on some servers, with their own code in the text;
+/// what is wrong with EXEC itself comes as `EXECABORT`.
 fn code_of(error: &RedisError) -> &str {
     let code = error.code().unwrap_or_default();
     let detail = error.detail().unwrap_or_default();
-    if code != "ERR" {
+    if code != "ERR" && code != "EXECABORT" {
         return code;
     }
     if detail.contains("Function not found") {
         return "NOSCRIPT";
     }
     let inner = ["READONLY", "OOM", "NOREPLICAS", "MISCONF", "MASTERDOWN", "LOADING", "BUSY", "NOPERM"];
-    if let Some(inner) = inner.into_iter().find(|inner| detail.contains(&format!("-{inner} "))) {
+    if let Some(inner) = inner
+        .into_iter()
+        .find(|inner| detail.contains(&format!("-{inner} ")) || detail.contains(&format!("of: {inner} ")))
+    {
         return inner;
     }
     if detail.contains("can't run this command") || detail.contains("ACL") || detail.contains("permission") {
@@ -96,10 +100,43 @@ fn no_permission(engine: Engine) -> StoreError {
     StoreError::new(StoreErrorKind::Permanent, text)
 }
 
-/// Whether the server lacks the command.
+/// What a failed command of an engine without our scripts means; gives up the connection if it is of no more use.
+pub(super) fn commanding(error: &RedisError, engine: Engine, live: &Live) -> StoreError {
+    let failure = match code_of(error) {
+        "NOPERM" => Failure::Keep(no_permission(engine)),
+        _ if engine == Engine::Cell && is_unknown_command(error) => Failure::Keep(StoreError::new(
+            StoreErrorKind::Permanent,
+            "the server does not know CL.THROTTLE; load the module redis-cell there, or build the store without cell()",
+        )),
+        code @ ("ERR" | "WRONGTYPE" | "Cell") => {
+            Failure::Keep(StoreError::new(StoreErrorKind::Permanent, format!("{code}: a command of a decision failed")))
+        }
+        _ => calling(error, None),
+    };
+    match failure {
+        Failure::NoScript => StoreError::new(StoreErrorKind::Permanent, "NOSCRIPT: the server did not take the script"),
+        Failure::Keep(error) => {
+            live.answered();
+            error
+        }
+        Failure::Replace(error) | Failure::Demoted(error) => {
+            live.give_up(error.clone());
+            error
+        }
+    }
+}
+
+/// Whether the server lacks the command; from within a script it says so in other words.
 pub(super) fn is_unknown_command(error: &RedisError) -> bool {
     let detail = error.detail().unwrap_or_default();
-    detail.contains("nknown command") || detail.contains("nknown subcommand")
+    detail.contains("nknown command")
+        || detail.contains("nknown Redis command")
+        || detail.contains("Unknown Valkey command")
+}
+
+/// Whether the server's user lacks a permission.
+pub(super) fn is_denied(error: &RedisError) -> bool {
+    code_of(error) == "NOPERM"
 }
 
 /// Why the server did not take a connection. Nothing was sent over it, so nothing was charged.

@@ -18,6 +18,8 @@ pub(super) struct Manager {
 pub(super) enum Target {
     /// To the server at an address.
     Server(ConnectionInfo),
+    /// To the server at an address, whatever its role.
+    Any(ConnectionInfo),
     /// To the primary that Sentinels name at the time.
     Sentinels(Sentinels),
 }
@@ -39,6 +41,7 @@ impl deadpool::managed::Manager for Manager {
                 greet::primary(&mut link.connection).await?;
                 Ok(link)
             }
+            Target::Any(info) => self.dial.open(info).await,
             Target::Sentinels(sentinels) => sentinels.connect(&self.dial).await,
         }
     }

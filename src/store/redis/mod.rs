@@ -4,6 +4,7 @@ mod address;
 mod assemble;
 mod builder;
 mod cell;
+mod check;
 mod connections;
 mod dial;
 mod engine;
@@ -17,6 +18,7 @@ mod manager;
 mod node;
 mod pace;
 mod plain;
+mod replicas;
 mod scripts;
 mod sentinel;
 mod slot;
@@ -33,10 +35,11 @@ use std::{fmt, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 pub use builder::RedisStoreBuilder;
+pub use check::Report;
 pub use urls::Urls;
 
-use self::{node::Node, wiring::Wiring};
-use super::{Answer, Ask, Line, Store, StoreFuture};
+use self::{node::Node, replicas::Replicas, wiring::Wiring};
+use super::{Answer, Ask, Line, Purpose, Store, StoreFuture};
 use crate::{
     error::{BuildError, StoreError},
     limit::{Limit, micros},
@@ -67,6 +70,8 @@ pub struct RedisStore(Arc<Inner>);
 
 struct Inner {
     topology: Topology,
+    /// For look-ups only.
+    replicas: Replicas,
     wiring: Wiring,
 }
 
@@ -104,12 +109,45 @@ impl RedisStore {
         RedisStoreBuilder::over(pool)
     }
 
-    fn new(topology: Topology, wiring: Wiring) -> RedisStore {
-        RedisStore(Arc::new(Inner { topology, wiring }))
+    /// Looks whether the store can decide for limiters of this [namespace](crate::LimiterBuilder::namespace), and what is unsafe about
+    /// its server: version, role, eviction policy, script support, and permissions that are missing, with the line that adds them.
+    /// For the start of an application, or an operator; requests do not wait for it. Takes no longer than
+    /// [`connect_timeout`](RedisStoreBuilder::connect_timeout) for each server.
+    ///
+    /// It tries what it needs on a key of its own in the namespace, which is gone afterwards.
+    ///
+    /// ```no_run
+    /// # async fn start() -> Result<(), sluicegate::BuildError> {
+    /// let store = sluicegate::RedisStore::connect("redis://127.0.0.1:6379")?;
+    /// let report = store.check("shop").await;
+    /// if !report.is_ok() || report.warnings().next().is_some() {
+    ///     eprintln!("{report}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn check(&self, namespace: &str) -> Report {
+        let patience = self.0.wiring.connect_timeout;
+        let mut report = match &self.0.topology {
+            Topology::One(node) => check::node(node, namespace, patience).await,
+        };
+        for node in self.0.replicas.nodes() {
+            report.add_replica(check::node(node, namespace, patience).await);
+        }
+        report
+    }
+
+    fn new(topology: Topology, replicas: Replicas, wiring: Wiring) -> RedisStore {
+        RedisStore(Arc::new(Inner { topology, replicas, wiring }))
     }
 
     async fn decide(&self, ask: &Ask<'_>) -> Result<Answer, StoreError> {
         let until = Instant::now() + self.0.wiring.deadline;
+        if ask.purpose == Purpose::Peek
+            && let Some(answer) = Box::pin(self.0.replicas.peek(ask)).await
+        {
+            return Ok(answer);
+        }
         match &self.0.topology {
             Topology::One(node) => node.within(until, async move |used| node.decide(ask, used).await).await,
         }

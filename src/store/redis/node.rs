@@ -1,6 +1,10 @@
 //! One server: its connections, what is known of its clock, and the calls to it.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{
+    pin::pin,
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 use redis::{Cmd, Value};
 use smallvec::SmallVec;
@@ -36,6 +40,10 @@ const MARGIN_INJECTED: f64 = 3_600_000.0;
 pub(super) struct Node {
     pub(super) connections: Connections,
     pub(super) engine: Engine,
+    /// Whether it is a replica, which only looks.
+    pub(super) is_replica: bool,
+    /// The last time that was injected, or zero. A reset names none, and [`Engine::Plain`] has times in names.
+    pub(super) injected: AtomicU64,
     pub(super) scripts: Arc<Scripts>,
     pub(super) functions: Functions,
     pub(super) clock: ServerClock,
@@ -68,7 +76,16 @@ impl Node {
         }
     }
 
+    /// The same for a replica. It is never asked to change a count.
+    pub(super) fn read_only(mut self) -> Node {
+        self.is_replica = true;
+        self
+    }
+
     pub(super) async fn decide(&self, ask: &Ask<'_>, used: &mut Option<Live>) -> Result<Answer, StoreError> {
+        if self.is_replica && ask.purpose != Purpose::Peek {
+            return Err(StoreError::new(StoreErrorKind::Permanent, "a replica changes no counts"));
+        }
         match self.engine {
             Engine::Script | Engine::Functions => self.decide_by_script(ask, used).await,
             // Boxed: they are seldom used, and would make the future of every call larger.
@@ -157,7 +174,8 @@ impl Node {
         ask: &Ask<'_>,
         args: &Args,
     ) -> Result<Value, StoreError> {
-        let command = script_command("EVALSHA", &script.sha, ask, args);
+        let verb = if self.is_replica { "EVALSHA_RO" } else { "EVALSHA" };
+        let command = script_command(verb, &script.sha, ask, args);
         match live.send(&command).await {
             Ok(reply) => return Ok(reply),
             Err(error) => self.conclude(live, &error, Some(script))?,
@@ -174,7 +192,8 @@ impl Node {
         args: &Args,
     ) -> Result<Value, StoreError> {
         self.observers.tell(&StoreEvent::ScriptSent);
-        let command = script_command("EVAL", &script.source.text, ask, args);
+        let verb = if self.is_replica { "EVAL_RO" } else { "EVAL" };
+        let command = script_command(verb, &script.source.text, ask, args);
         let error = match live.send(&command).await {
             Ok(reply) => return Ok(reply),
             Err(error) => error,
@@ -210,7 +229,11 @@ impl Node {
     pub(super) async fn forget(&self, lines: &[Line<'_>], used: &mut Option<Live>) -> Result<(), StoreError> {
         let live = used.insert(self.connections.get().await?);
         let mut command = redis::cmd("DEL");
-        names(&mut command, lines);
+        match self.engine {
+            Engine::Script | Engine::Functions => names(&mut command, lines),
+            Engine::Cell => super::cell::names(&mut command, lines),
+            Engine::Plain => Box::pin(self.plain_names(&mut command, lines, live)).await?,
+        }
         if let Err(error) = live.send(&command).await {
             self.conclude(live, &error, None)?;
         }

@@ -1,6 +1,9 @@
 //! What every node of a store is made with.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 use deadpool::managed::Pool;
 use redis::ConnectionInfo;
@@ -38,6 +41,11 @@ impl Wiring {
         self.pool(Target::Server(info))
     }
 
+    /// Connections to a server that may be a replica.
+    pub(super) fn supply_any(&self, info: ConnectionInfo) -> Result<Supply, BuildError> {
+        self.pool(Target::Any(info))
+    }
+
     /// Connections to the primary that Sentinels name.
     pub(super) fn supply_by(&self, sentinels: Sentinels) -> Result<Supply, BuildError> {
         self.pool(Target::Sentinels(sentinels))
@@ -52,6 +60,8 @@ impl Wiring {
         Node {
             connections: Connections::new(supply, self.connections, self.connect_timeout, &self.observers),
             engine: self.engine,
+            is_replica: false,
+            injected: AtomicU64::new(0),
             scripts: Arc::clone(&self.scripts),
             functions: Functions::default(),
             clock: ServerClock::new(),

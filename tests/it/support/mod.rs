@@ -7,6 +7,7 @@ pub mod flaky;
 pub mod folder;
 pub mod log;
 pub mod proxy;
+pub mod purposed;
 pub mod sentinel;
 pub mod server;
 pub mod sockets;

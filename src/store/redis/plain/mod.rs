@@ -1,18 +1,243 @@
-//! To be filled.
+//! Without scripts: fixed windows by commands that every server has.
+//!
+//! Nothing on the server computes, so windows live in the names of counts: `namespace:v1:{key}:rule=start+length`. Which window it
+//! is comes from the estimate of the server's clock, and each call asks for the server's TIME beside its work: if that is in another
+//! window, the call was wrong, leaves nothing behind, and is made once more.
 
-use super::{connections::Live, node::Node};
+mod charge;
+mod replies;
+mod window;
+
+use std::sync::{Arc, atomic::Ordering};
+
+use redis::{Cmd, Value};
+use tokio::time::Instant;
+
+use self::{
+    charge::{Charge, Kind},
+    window::Window,
+};
+use super::{connections::Live, engine::Engine, failure, node::Node};
 use crate::{
+    algorithm::{Params, fixed_window::Start},
     error::{BuildError, StoreError, StoreErrorKind},
     limit::Limit,
-    store::{Answer, Ask},
+    store::{Answer, Ask, Id, Line, Purpose, Time},
 };
 
-pub(super) fn accept(_: &str, _: &Limit) -> Result<(), BuildError> {
-    Ok(())
+/// Shorter windows would be over before the call arrives.
+const SHORTEST: u64 = 1_000_000;
+/// How long it is remembered that something was done once, in milliseconds.
+const RECORD_TTL: u64 = 600_000;
+/// How often a call is made that finds itself in another window.
+const TRIES: u32 = 3;
+
+/// Whether this rule can be kept.
+pub(super) fn accept(rule: &str, limit: &Limit) -> Result<(), BuildError> {
+    let bad = |field, text: String| Err(BuildError::rule(rule, field, text));
+    match limit.params() {
+        Params::FixedWindow(params) if params.start == Start::FirstRequest => bad(
+            "from_first_request",
+            "windows from the first request need scripts; drop from_first_request(), or build the store without no_scripts()"
+                .into(),
+        ),
+        Params::FixedWindow(params) if params.window < SHORTEST => bad(
+            "quota",
+            format!("a window of {:?} is too short without scripts; give a second or more", limit.quota().window()),
+        ),
+        Params::FixedWindow(_) => Ok(()),
+        _ => bad(
+            "algorithm",
+            format!("a {} needs scripts; use a fixed window, or build the store without no_scripts()", limit.algorithm()),
+        ),
+    }
 }
 
 impl Node {
-    pub(super) async fn decide_plainly(&self, _: &Ask<'_>, _: &mut Option<Live>) -> Result<Answer, StoreError> {
-        Err(StoreError::new(StoreErrorKind::Permanent, "not built yet"))
+    pub(super) async fn decide_plainly(&self, ask: &Ask<'_>, used: &mut Option<Live>) -> Result<Answer, StoreError> {
+        if ask.lines.is_empty() {
+            return Ok(Answer::default());
+        }
+        let until = Instant::now() + self.deadline;
+        let live = used.insert(self.connections.get().await?);
+        let mut now = self.time_of(ask.time, live).await?;
+        let never_fits = ask.lines.iter().any(|line| line.cost > line.limit.quota().amount());
+        for _ in 0..TRIES {
+            let windows = windows(ask.lines, now, ask.time)?;
+            let began = self.clock.local();
+            let (at, answer) = match ask.purpose {
+                Purpose::Spend if !never_fits => self.spend(&windows, ask, live, until).await?,
+                Purpose::Spend | Purpose::Peek => self.look(&windows, ask, live, None).await?,
+                Purpose::Take(id) | Purpose::Give(id) => self.once(&windows, ask, live, until, id).await?,
+            };
+            if ask.time == Time::Store {
+                self.clock.learn(began, at);
+            }
+            if let Some(answer) = answer {
+                return Ok(answer);
+            }
+            now = at;
+        }
+        let text = "every call found itself in another window of its rule than it was sent for";
+        Err(StoreError::new(StoreErrorKind::Timeout, text).uncharged())
     }
+
+    /// Now, as far as can be told before the call.
+    async fn time_of(&self, time: Time, live: &mut Live) -> Result<u64, StoreError> {
+        match time {
+            Time::Application { now, .. } => Ok(now),
+            Time::Injected(now) => {
+                self.injected.store(now, Ordering::Relaxed);
+                Ok(now)
+            }
+            Time::Store => {
+                let local = self.clock.local();
+                if let Some(now) = self.clock.not_after(local, std::time::Duration::ZERO) {
+                    return Ok(u64::try_from(now).unwrap_or(0));
+                }
+                let reply = live.send(&redis::cmd("TIME")).await;
+                let reply = reply.map_err(|error| failure::commanding(&error, Engine::Plain, live))?;
+                let now = replies::time(Some(&reply))?;
+                self.clock.learn(local, now);
+                Ok(now)
+            }
+        }
+    }
+
+    /// Judges by what the counts are. No answer when it is another window.
+    async fn look(
+        &self,
+        windows: &[Window],
+        ask: &Ask<'_>,
+        live: &mut Live,
+        counts: Option<&mut Vec<u64>>,
+    ) -> Result<(u64, Option<Answer>), StoreError> {
+        let mut commands = redis::pipe();
+        commands.cmd("TIME");
+        for window in windows {
+            commands.cmd("GET").arg(&window.name);
+        }
+        let replies = live.send_all(&commands).await.and_then(|replies| match replies::error_in(&replies) {
+            Some(error) => Err(error),
+            None => Ok(replies),
+        });
+        let replies = replies.map_err(|error| failure::commanding(&error, Engine::Plain, live))?;
+        live.answered();
+        let at = match ask.time {
+            Time::Store => replies::time(replies.first())?,
+            Time::Application { now, .. } | Time::Injected(now) => now,
+        };
+        if !windows.iter().all(|window| window.holds(at)) {
+            return Ok((at, None));
+        }
+        let found: Result<Vec<u64>, StoreError> =
+            replies.iter().skip(1).map(|reply| Ok(u64::try_from(replies::number(reply)?).unwrap_or(0))).collect();
+        let found = found?;
+        let mut answer = Answer::default();
+        windows.iter().zip(&found).for_each(|(window, count)| answer.push(window.judge(*count, at)));
+        if let Some(counts) = counts {
+            *counts = found;
+        }
+        Ok((at, Some(answer)))
+    }
+
+    async fn spend(
+        &self,
+        windows: &Arc<[Window]>,
+        ask: &Ask<'_>,
+        live: &Live,
+        until: Instant,
+    ) -> Result<(u64, Option<Answer>), StoreError> {
+        let amounts = windows.iter().map(|window| i64::try_from(window.cost).unwrap_or(i64::MAX)).collect();
+        self.charge(windows, amounts, Kind::Spend, ask, live, until).await
+    }
+
+    /// Charges or gives back what can be, unless it was done before.
+    async fn once(
+        &self,
+        windows: &Arc<[Window]>,
+        ask: &Ask<'_>,
+        live: &mut Live,
+        until: Instant,
+        id: Id,
+    ) -> Result<(u64, Option<Answer>), StoreError> {
+        let Some(line) = ask.lines.first() else { return Err(replies::garbled()) };
+        let mut record = line.name().concat();
+        record.extend_from_slice(format!("=id:{:032x}", id.bits()).as_bytes());
+        let known = live.send(redis::cmd("GET").arg(&record)).await;
+        let known = known.map_err(|error| failure::commanding(&error, Engine::Plain, live))? != Value::Nil;
+        let mut counts = Vec::new();
+        let (at, answer) = self.look(windows, ask, live, Some(&mut counts)).await?;
+        if known || answer.is_none() {
+            return Ok((at, answer));
+        }
+        let give = matches!(ask.purpose, Purpose::Give(_));
+        let amounts = windows.iter().zip(counts).map(|(window, count)| {
+            let most = if give { count } else { window.limit.saturating_sub(count) };
+            let amount = i64::try_from(window.cost.min(most)).unwrap_or(i64::MAX);
+            if give { -amount } else { amount }
+        });
+        let kind = Kind::Once { record, ttl: RECORD_TTL };
+        self.charge(windows, amounts.collect(), kind, ask, live, until).await
+    }
+
+    async fn charge(
+        &self,
+        windows: &Arc<[Window]>,
+        amounts: Vec<i64>,
+        kind: Kind,
+        ask: &Ask<'_>,
+        live: &Live,
+        until: Instant,
+    ) -> Result<(u64, Option<Answer>), StoreError> {
+        let spend = matches!(kind, Kind::Spend);
+        // What is done once is not judged again: it stays in the window that it was sent for.
+        let by_server = spend && ask.time == Time::Store;
+        let charge = Charge { windows: Arc::clone(windows), amounts: amounts.clone(), kind, by_server };
+        let charged = charge::charge(charge, live.clone(), until, Arc::clone(&self.observers)).await?;
+        if charged.moved {
+            return Ok((charged.at, None));
+        }
+        let at = match ask.time {
+            Time::Store => charged.at,
+            Time::Application { now, .. } | Time::Injected(now) => now,
+        };
+        let refused = spend && charged.taken_back.iter().any(|amount| *amount != 0);
+        let mut answer = Answer::default();
+        let lines = windows.iter().zip(&charged.counts).zip(&charged.taken_back);
+        for (((window, count), taken_back), amount) in lines.zip(amounts) {
+            let count = u64::try_from(count - taken_back).unwrap_or(0);
+            let mut verdict = window.left(count, at);
+            if refused && amount != 0 {
+                verdict = window.judge(count, at);
+            }
+            answer.push(verdict);
+        }
+        Ok((charged.at, Some(answer)))
+    }
+
+    /// The names of the counts that run now.
+    pub(super) async fn plain_names(
+        &self,
+        command: &mut Cmd,
+        lines: &[Line<'_>],
+        live: &mut Live,
+    ) -> Result<(), StoreError> {
+        let time = match self.injected.load(Ordering::Relaxed) {
+            0 => Time::Store,
+            now => Time::Injected(now),
+        };
+        let now = self.time_of(time, live).await?;
+        for window in &*windows(lines, now, time)? {
+            command.arg(&window.name);
+        }
+        Ok(())
+    }
+}
+
+fn windows(lines: &[Line<'_>], now: u64, time: Time) -> Result<Arc<[Window]>, StoreError> {
+    let windows: Option<Arc<[Window]>> = lines.iter().map(|line| Window::of(line, now, time)).collect();
+    windows.ok_or_else(|| {
+        StoreError::new(StoreErrorKind::Permanent, "a rule that is no aligned fixed window needs scripts")
+    })
 }
