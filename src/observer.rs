@@ -58,6 +58,9 @@ pub enum StoreEvent {
     Expired,
     /// The store is full: a new key was counted in its rule's overflow count.
     Overflowed,
+    /// A request was refused in one slot of a Cluster and charged in another, and that charge could not be given back: it
+    /// counts until the limit forgets it.
+    NotGivenBack(StoreError),
 }
 
 /// Those who watch a store, and the log.
@@ -70,7 +73,7 @@ pub(crate) struct Observers {
     since: OnceLock<Instant>,
 }
 
-const KINDS: usize = 6;
+const KINDS: usize = 7;
 
 impl Observers {
     pub(crate) fn add(&self, observer: &Arc<dyn Observer>) {
@@ -96,6 +99,7 @@ impl Observers {
             StoreEvent::ScriptSent => 3,
             StoreEvent::Expired => 4,
             StoreEvent::Overflowed => 5,
+            StoreEvent::NotGivenBack(_) => 6,
         };
         let now = 1_000_000 + crate::limit::micros(self.since.get_or_init(Instant::now).elapsed());
         let Some(logged) = self.logged.get(kind) else { return };
@@ -109,6 +113,9 @@ impl Observers {
             StoreEvent::Disconnected(error) => tracing::warn!(%error, "gave up a connection to the rate limit store"),
             StoreEvent::ScriptSent => tracing::debug!("sent a script that the server did not have"),
             StoreEvent::Expired => tracing::warn!("the rate limit store came to a call too late and charged nothing"),
+            StoreEvent::NotGivenBack(error) => {
+                tracing::warn!(%error, "a charge for a refused request was not given back")
+            }
             StoreEvent::Overflowed => {
                 tracing::warn!(
                     "the memory store is full: new keys share one count per rule; raise MemoryStore::max_keys"

@@ -97,6 +97,18 @@ impl Scope {
         Scope { before, after, number }
     }
 
+    /// The same with the namespace as hash tag: names of all rules and keys fall into one slot of a Cluster,
+    /// `{namespace}:v1:{key}:rule`.
+    pub fn in_one_slot(namespace: &str, rule: &str) -> Scope {
+        Scope::new(&format!("{{{namespace}}}"), rule)
+    }
+
+    /// The hash tag that is the same for every key, if there is one.
+    pub(crate) fn tag(&self) -> Option<&str> {
+        let (tag, _) = self.before.split_once('{')?.1.split_once('}')?;
+        (!tag.is_empty()).then_some(tag)
+    }
+
     /// A number that stands for the namespace and the rule in this process: equal where they are, and only there.
     pub fn number(&self) -> u32 {
         self.number

@@ -3,7 +3,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use deadpool_redis::Pool;
 use redis::{ConnectionInfo, IntoConnectionInfo, io::tcp::TcpSettings};
 
-use super::{RedisStore, Topology, check, supply::Supply, urls::Urls, wiring::Wiring};
+use super::{RedisStore, Topology, check, cluster::Cluster, supply::Supply, urls::Urls, wiring::Wiring};
 use crate::error::BuildError;
 
 const DEADLINE: Duration = Duration::from_millis(10);
@@ -18,6 +18,7 @@ pub struct RedisStoreBuilder {
     connections: usize,
     nodelay: bool,
     bare: bool,
+    cluster: bool,
 }
 
 /// Where connections come from.
@@ -43,6 +44,7 @@ impl RedisStoreBuilder {
             connections: 1,
             nodelay: false,
             bare: false,
+            cluster: false,
         }
     }
 
@@ -81,6 +83,13 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// The addresses are those of nodes of a Cluster: one or several, any of which tells of the others. User, password and
+    /// all else hold for every node. See the page on [Clusters](crate::guide::cluster).
+    pub fn cluster(mut self) -> RedisStoreBuilder {
+        self.cluster = true;
+        self
+    }
+
     /// The store. It connects when it is first asked.
     ///
     /// # Errors
@@ -92,7 +101,7 @@ impl RedisStoreBuilder {
         if !(1..=64).contains(&self.connections) {
             return Err(BuildError::new("connections", format!("{} is out of range; give 1 to 64", self.connections)));
         }
-        let wiring = Wiring {
+        let wiring = Arc::new(Wiring {
             deadline: self.deadline,
             connect_timeout: self.connect_timeout,
             connections: self.connections,
@@ -100,13 +109,25 @@ impl RedisStoreBuilder {
             bare: self.bare,
             scripts: Arc::default(),
             observers: Arc::default(),
-        };
+        });
+        if self.cluster {
+            let Source::Urls(Urls(urls)) = &self.source else {
+                let text = "a pool leads to one server, and a Cluster is several; give addresses of its nodes";
+                return Err(BuildError::new("cluster", text));
+            };
+            let seeds = urls.iter().map(|url| read(url)).collect::<Result<Vec<_>, _>>()?;
+            let cluster = Cluster::new(Arc::clone(&wiring), &seeds)?;
+            return Ok(RedisStore::new(Topology::Cluster(Arc::new(cluster)), wiring));
+        }
         let supply = match &self.source {
             Source::Pool(pool) => Supply::Given(pool.clone()),
             Source::Urls(Urls(urls)) => match &urls[..] {
                 [url] => wiring.supply(read(url)?)?,
                 _ => {
-                    return Err(BuildError::new("url", format!("{} addresses; give one", urls.len())));
+                    return Err(BuildError::new(
+                        "url",
+                        format!("{} addresses; give one, or say .cluster()", urls.len()),
+                    ));
                 }
             },
         };

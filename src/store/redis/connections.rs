@@ -18,7 +18,10 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::supply::{Held, Supply};
+use super::{
+    cluster::Turn,
+    supply::{Held, Supply},
+};
 use crate::{
     error::{StoreError, StoreErrorKind},
     observer::{Observers, StoreEvent},
@@ -61,6 +64,9 @@ pub(super) struct Live {
     connection: MultiplexedConnection,
     slot: Arc<Slot>,
     timeouts: Arc<AtomicU32>,
+    /// Whether each command goes with an `ASKING`, and how a Cluster node turned the last one away.
+    asking: bool,
+    turn: Option<Turn>,
 }
 
 impl Connections {
@@ -104,7 +110,8 @@ impl Slot {
                 match &*state {
                     State::Live { held, timeouts } => {
                         let connection = held.connection().clone();
-                        return Ok(Live { connection, slot: Arc::clone(self), timeouts: Arc::clone(timeouts) });
+                        let (slot, timeouts) = (Arc::clone(self), Arc::clone(timeouts));
+                        return Ok(Live { connection, slot, timeouts, asking: false, turn: None });
                     }
                     State::Failed { error, until } if Instant::now() < *until => return Err(error.clone()),
                     State::Connecting(made) => (made.clone(), None),
@@ -163,11 +170,38 @@ async fn connect(mut attempt: Attempt) {
 impl Live {
     /// Sends a command; an error reply is an error.
     pub(super) async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
+        let reply = if self.asking {
+            self.send_asking(command).await?
+        } else {
+            self.connection.send_packed_command(command).await?
+        };
         // Errors inside an array make no sense as a decision either; looking for them there would copy it.
-        match self.connection.send_packed_command(command).await? {
-            Value::ServerError(error) => Err(error.into()),
+        match reply {
+            Value::ServerError(error) => {
+                self.turn = Turn::read(&error);
+                Err(error.into())
+            }
             reply => Ok(reply),
         }
+    }
+
+    /// In one pipeline, since the word holds for the next command on the connection, whoever sends it.
+    #[cold]
+    async fn send_asking(&mut self, command: &Cmd) -> RedisResult<Value> {
+        let mut pipeline = redis::pipe();
+        pipeline.cmd("ASKING").add_command(command.clone());
+        let mut replies = Box::pin(self.connection.send_packed_commands(&pipeline, 0, 2)).await?;
+        Ok(replies.pop().unwrap_or(Value::Nil))
+    }
+
+    /// Sends an `ASKING` before each command from now on: the node is to serve a slot that is on its way to it.
+    pub(super) fn ask_first(&mut self) {
+        self.asking = true;
+    }
+
+    /// How a Cluster node turned the last command away, if it did.
+    pub(super) fn turn(&mut self) -> Option<Turn> {
+        self.turn.take()
     }
 
     /// The server answered.

@@ -2,6 +2,7 @@
 
 mod assemble;
 mod builder;
+mod cluster;
 mod connections;
 mod estimate;
 mod failure;
@@ -20,7 +21,7 @@ use tokio::time::Instant;
 pub use builder::RedisStoreBuilder;
 pub use urls::Urls;
 
-use self::{node::Node, wiring::Wiring};
+use self::{cluster::Cluster, node::Node, wiring::Wiring};
 use super::{Answer, Ask, Line, Store, StoreFuture};
 use crate::{
     error::{BuildError, StoreError},
@@ -46,18 +47,29 @@ use crate::{
 /// call of one script. Whatever the server does, no ask takes longer than the deadline, 10 ms unless said otherwise; a call
 /// that the server comes to after that charges nothing.
 ///
+/// For a Cluster, name some of its nodes and say so; see the page on [Clusters](crate::guide::cluster).
+///
+/// ```no_run
+/// # fn main() -> Result<(), sluicegate::BuildError> {
+/// let nodes = ["redis://10.0.0.1:6379", "redis://10.0.0.2:6379"];
+/// let store = sluicegate::RedisStore::builder(nodes).cluster().build()?;
+/// # Ok(())
+/// # }
+/// ```
+///
 /// Clones share the connections.
 #[derive(Clone)]
 pub struct RedisStore(Arc<Inner>);
 
 struct Inner {
     topology: Topology,
-    wiring: Wiring,
+    wiring: Arc<Wiring>,
 }
 
 /// How the servers hang together.
 enum Topology {
     One(Node),
+    Cluster(Arc<Cluster>),
 }
 
 impl RedisStore {
@@ -89,14 +101,16 @@ impl RedisStore {
         RedisStoreBuilder::over(pool)
     }
 
-    fn new(topology: Topology, wiring: Wiring) -> RedisStore {
+    fn new(topology: Topology, wiring: Arc<Wiring>) -> RedisStore {
         RedisStore(Arc::new(Inner { topology, wiring }))
     }
 
     async fn decide(&self, ask: &Ask<'_>) -> Result<Answer, StoreError> {
-        let until = Instant::now() + self.0.wiring.deadline;
+        let since = Instant::now();
+        let until = since + self.0.wiring.deadline;
         match &self.0.topology {
-            Topology::One(node) => node.within(until, async move |used| node.decide(ask, used).await).await,
+            Topology::One(node) => node.within(until, async move |used| node.decide(ask, since, used).await).await,
+            Topology::Cluster(cluster) => cluster.decide(ask, until).await,
         }
     }
 
@@ -104,6 +118,7 @@ impl RedisStore {
         let until = Instant::now() + self.0.wiring.deadline;
         match &self.0.topology {
             Topology::One(node) => node.within(until, async move |used| node.forget(lines, used).await).await,
+            Topology::Cluster(cluster) => cluster.forget(lines, until).await,
         }
     }
 }
@@ -119,6 +134,13 @@ impl Store for RedisStore {
 
     fn observe(&self, observer: &Arc<dyn Observer>) {
         self.0.wiring.observers.add(observer);
+    }
+
+    fn part(&self, line: &Line<'_>) -> usize {
+        match &self.0.topology {
+            Topology::One(_) => 0,
+            Topology::Cluster(cluster) => cluster.part(line),
+        }
     }
 
     fn deadline(&self) -> Option<Duration> {

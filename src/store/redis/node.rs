@@ -16,6 +16,7 @@ use super::{
 use crate::{
     algorithm::EXACT,
     error::{StoreError, StoreErrorKind},
+    limit::micros,
     observer::{Observers, StoreEvent},
     store::{Answer, Ask, Line, Purpose, Time},
 };
@@ -63,9 +64,15 @@ impl Node {
         }
     }
 
-    pub(super) async fn decide(&self, ask: &Ask<'_>, used: &mut Option<Live>) -> Result<Answer, StoreError> {
-        let began = self.clock.local();
-        let live = used.insert(self.connections.get().await?);
+    /// `since` is when the ask began: other nodes may have been asked before.
+    pub(super) async fn decide(
+        &self,
+        ask: &Ask<'_>,
+        since: Instant,
+        used: &mut Option<Live>,
+    ) -> Result<Answer, StoreError> {
+        let began = self.clock.local().saturating_sub_unsigned(micros(since.elapsed()));
+        let live = self.live(used).await?;
         let script = self.scripts.of(ask.lines);
         // An answer that came too late has reset the estimate of the server's clock; so it is judged once more.
         for _ in 0..2 {
@@ -153,8 +160,27 @@ impl Node {
         }
     }
 
+    /// The connection that is in use already, or one.
+    async fn live<'a>(&self, used: &'a mut Option<Live>) -> Result<&'a mut Live, StoreError> {
+        match used {
+            Some(live) => Ok(live),
+            None => Ok(used.insert(self.connections.get().await?)),
+        }
+    }
+
+    /// The reply to a command that charges nothing.
+    pub(super) async fn query(&self, command: &Cmd) -> Result<Value, StoreError> {
+        let mut live = self.connections.get().await?;
+        let error = match live.send(command).await {
+            Ok(reply) => return Ok(reply),
+            Err(error) => error,
+        };
+        self.conclude(&live, &error, None)?;
+        Err(StoreError::new(StoreErrorKind::Garbled, "NOSCRIPT: no script was called"))
+    }
+
     pub(super) async fn forget(&self, lines: &[Line<'_>], used: &mut Option<Live>) -> Result<(), StoreError> {
-        let live = used.insert(self.connections.get().await?);
+        let live = self.live(used).await?;
         let mut command = redis::cmd("DEL");
         names(&mut command, lines);
         if let Err(error) = live.send(&command).await {

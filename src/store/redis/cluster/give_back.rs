@@ -1,0 +1,88 @@
+//! Gives back what was charged for a request that another slot refused: off the request's path, and once.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::{Instant, sleep};
+
+use super::{
+    Cluster,
+    call::{Fault, Span, Work},
+    join::{Joined, join},
+};
+use crate::{
+    error::{StoreError, StoreErrorKind},
+    limit::{Limit, OnFailure},
+    observer::StoreEvent,
+    store::{Ask, Id, Line, Purpose, Scope, Time},
+};
+
+/// How often it is tried, with a pause in between that doubles: for some three seconds in all, as long as a failover takes.
+const TRIES: u32 = 6;
+const PAUSE: Duration = Duration::from_millis(100);
+/// How many requests' charges may be on their way back at a time. More are left to time.
+pub(super) const MOST: usize = 1_024;
+
+/// A line that outlives its request.
+pub(super) struct Kept {
+    slot: u16,
+    scope: Scope,
+    key: Box<[u8]>,
+    limit: Limit,
+    cost: u64,
+    on_failure: OnFailure,
+}
+
+impl Kept {
+    pub(super) fn new(slot: u16, line: &Line<'_>) -> Kept {
+        Kept {
+            slot,
+            scope: line.scope.clone(),
+            key: line.key.into(),
+            limit: *line.limit,
+            cost: line.cost,
+            on_failure: line.on_failure,
+        }
+    }
+
+    fn line(&self) -> Line<'_> {
+        let (cost, on_failure) = (self.cost, self.on_failure);
+        Line { scope: &self.scope, key: &self.key, limit: &self.limit, cost, on_failure }
+    }
+}
+
+impl Cluster {
+    pub(super) fn give_back(self: &Arc<Cluster>, lines: Vec<Kept>, time: Time) {
+        let Ok(permit) = Arc::clone(&self.returning).try_acquire_owned() else {
+            let text = format!("{MOST} others are on their way back");
+            let error = StoreError::new(StoreErrorKind::Unavailable, text);
+            return self.wiring.observers.tell(&StoreEvent::NotGivenBack(error));
+        };
+        let cluster = Arc::clone(self);
+        tokio::spawn(async move {
+            join(lines.iter().map(|line| -> Joined<'_, ()> { Box::pin(cluster.give_line_back(line, time)) })).await;
+            drop(permit);
+        });
+    }
+
+    /// One line a call: such a call is never torn apart by a migration.
+    async fn give_line_back(self: &Arc<Cluster>, kept: &Kept, time: Time) {
+        let purpose = Purpose::Give(Id::random());
+        let work = Work::Decide(Ask { lines: &[kept.line()], purpose, time });
+        let mut pause = PAUSE;
+        for tried in 1.. {
+            let since = Instant::now();
+            let span = Span { since, until: since + self.wiring.deadline };
+            // The same id each time: where only the reply was lost, the second time changes nothing.
+            let error = match self.call(kept.slot, &work, span).await {
+                Ok(_) => return,
+                Err(Fault::Failed(error)) => error,
+                Err(Fault::Torn) => continue,
+            };
+            if tried == TRIES || !error.is_transient() {
+                return self.wiring.observers.tell(&StoreEvent::NotGivenBack(error));
+            }
+            sleep(pause).await;
+            pause *= 2;
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Replies by which a node turns a call away. Nothing ran, so following them charges nothing twice.
+
+use redis::{ServerError, ServerErrorKind};
+
+pub(in super::super) enum Turn {
+    /// The slot belongs to another node.
+    Moved(String),
+    /// The slot is on its way to another node, and this key is there already, or new.
+    Ask(String),
+    /// The slot is on its way, and some of the keys are here, some there.
+    TryAgain,
+}
+
+impl Turn {
+    pub(in super::super) fn read(error: &ServerError) -> Option<Turn> {
+        // The slot comes first; we know it.
+        let target = || Some(error.details()?.split_ascii_whitespace().nth(1)?.to_owned());
+        match error.kind()? {
+            ServerErrorKind::Moved => target().map(Turn::Moved),
+            ServerErrorKind::Ask => target().map(Turn::Ask),
+            ServerErrorKind::TryAgain => Some(Turn::TryAgain),
+            _ => None,
+        }
+    }
+}
