@@ -7,6 +7,8 @@
 mod addresses;
 mod applies;
 mod build_errors;
+mod cluster;
+mod cluster_faults;
 mod corners;
 mod cors;
 mod credentials;

@@ -1,6 +1,6 @@
 //! Gives back what was charged for a request that another slot refused: off the request's path, and once.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
 
 use tokio::time::{Instant, sleep};
 
@@ -51,17 +51,21 @@ impl Kept {
 }
 
 impl Cluster {
-    pub(super) fn give_back(self: &Arc<Cluster>, lines: Vec<Kept>, time: Time) {
+    /// Sends it now and waits for the reply elsewhere: whoever asks next over the same connections finds it given back.
+    pub(super) async fn give_back(self: &Arc<Cluster>, lines: Vec<Kept>, time: Time) {
         let Ok(permit) = Arc::clone(&self.returning).try_acquire_owned() else {
             let text = format!("{MOST} others are on their way back");
             let error = StoreError::new(StoreErrorKind::Unavailable, text);
             return self.wiring.observers.tell(&StoreEvent::NotGivenBack(error));
         };
         let cluster = Arc::clone(self);
-        tokio::spawn(async move {
+        let mut returning: Joined<'static, ()> = Box::pin(async move {
             join(lines.iter().map(|line| -> Joined<'_, ()> { Box::pin(cluster.give_line_back(line, time)) })).await;
             drop(permit);
         });
+        if poll_fn(|context| Poll::Ready(returning.as_mut().poll(context))).await.is_pending() {
+            tokio::spawn(returning);
+        }
     }
 
     /// One line a call: such a call is never torn apart by a migration.

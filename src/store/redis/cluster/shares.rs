@@ -112,7 +112,7 @@ impl Cluster {
             }
         }
         if !granted.is_empty() {
-            self.give_back(granted, ask.time);
+            self.give_back(granted, ask.time).await;
         }
         let Some(error) = worst(failures) else {
             let mut answer = Answer::default();
