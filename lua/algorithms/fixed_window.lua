@@ -55,6 +55,11 @@ elseif count_N + cost_N > limit_N and cost_N > 0 then
 end
 --@ charge
 count_N = count_N + cost_N
+--@ clamp
+if cost_N > remaining_N then cost_N = remaining_N end
+--@ give
+if cost_N > count_N then cost_N = count_N end
+count_N = count_N - cost_N
 --@ standing
 remaining_N, reset_N = 0, 0
 if count_N < limit_N then remaining_N = limit_N - count_N end

@@ -50,6 +50,11 @@ elseif used_N > capacity_N - cost_N then
 end
 --@ charge
 used_N = used_N + cost_N
+--@ clamp
+if cost_N > remaining_N * per_unit_N then cost_N = remaining_N * per_unit_N end
+--@ give
+if cost_N > used_N then cost_N = used_N end
+used_N = used_N - cost_N
 --@ standing
 do
   local room = capacity_N - used_N

@@ -44,6 +44,11 @@ elseif water_N > capacity_N - cost_N then
 end
 --@ charge
 water_N = water_N + cost_N
+--@ clamp
+if cost_N > remaining_N * per_unit_N then cost_N = remaining_N * per_unit_N end
+--@ give
+if cost_N > water_N then cost_N = water_N end
+water_N = water_N - cost_N
 --@ standing
 do
   local room = capacity_N - water_N

@@ -62,6 +62,18 @@ elseif cost_N > 0 then
 end
 --@ charge
 current_N = current_N + cost_N
+--@ clamp
+if cost_N > remaining_N then cost_N = remaining_N end
+--@ give
+do
+  local older = cost_N - current_N
+  if older <= 0 then
+    current_N = current_N - cost_N
+  else
+    if older > previous_N then older = previous_N end
+    cost_N, current_N, previous_N = current_N + older, 0, previous_N - older
+  end
+end
 --@ standing
 do
   local fading = previous_N * (window_N - passed_N)

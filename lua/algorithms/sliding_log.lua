@@ -97,6 +97,33 @@ end
 --@ charge
 used_N = used_N + cost_N
 if left_N == 0 and cost_N > 0 then left_N = window_N end
+--@ clamp
+if cost_N > remaining_N then cost_N = remaining_N end
+--@ give
+-- From the newest entry on. keep_N is then the first that goes; total_N is the entry that the log ends with instead.
+if cost_N > used_N then cost_N = used_N end
+do
+  local span, totals = 281474976710656, 16777216
+  local base = ((total_N or 0) - used_N) % totals
+  used_N, total_N = used_N - cost_N, false
+  if used_N == 0 then
+    left_N = 0
+  else
+    local low, high, time = drop_N + 1, keep_N - 1, now % span
+    if keep_N == 0 then high = call('LLEN', KEYS[N]) - 1 end
+    keep_N = high + 1
+    while high >= low do
+      local middle = (high + low - (high + low) % 2) / 2
+      local at, total = unpack('<I6I3', call('LINDEX', KEYS[N], middle))
+      if (total - base) % totals < used_N then
+        low = middle + 1
+      else
+        high, keep_N, time = middle - 1, middle, at
+      end
+    end
+    total_N = pack('<I6I3', time, (base + used_N) % totals)
+  end
+end
 --@ standing
 remaining_N, reset_N = 0, 0
 if used_N < limit_N then remaining_N = limit_N - used_N end
@@ -121,4 +148,12 @@ do
     end
   end
   call('PEXPIRE', KEYS[N], (window_N + t_N - now - (window_N + t_N - now) % 1000) / 1000 + margin)
+end
+--@ write_back
+if total_N then
+  call('LTRIM', KEYS[N], drop_N, keep_N - 1)
+  call('RPUSH', KEYS[N], total_N)
+  call('PEXPIRE', KEYS[N], (window_N + t_N - now - (window_N + t_N - now) % 1000) / 1000 + margin)
+else
+  call('DEL', KEYS[N])
 end

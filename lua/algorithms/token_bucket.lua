@@ -41,6 +41,11 @@ elseif cost_N > level_N then
 end
 --@ charge
 level_N = level_N - cost_N
+--@ clamp
+if cost_N > remaining_N * per_unit_N then cost_N = remaining_N * per_unit_N end
+--@ give
+if cost_N > capacity_N - level_N then cost_N = capacity_N - level_N end
+level_N = level_N + cost_N
 --@ standing
 remaining_N, reset_N = (level_N - level_N % per_unit_N) / per_unit_N, 0
 if level_N < capacity_N then

@@ -17,5 +17,5 @@ if now < 0 then
   now = time[1] * 1000000 + time[2]
 end
 if now > not_after then return {now} end
---@ settle
+--@ write_if
 if (granted and cost_N > 0) or (repaired_N and spend == 1) then

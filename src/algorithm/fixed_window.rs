@@ -81,6 +81,12 @@ impl Steps<State> for Params {
         state.count += cost;
     }
 
+    fn give(&self, state: &mut State, _: Moment, cost: u64) -> bool {
+        let given = cost.min(state.count);
+        state.count -= given;
+        given > 0
+    }
+
     #[inline]
     fn left(&self, state: &State, at: Moment) -> Left {
         let reset_after = if state.count == 0 { 0 } else { state.start + self.window - at.now };

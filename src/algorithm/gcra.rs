@@ -144,6 +144,15 @@ impl Steps<State> for Parts {
         *state = self.state_of(tick, self.advanced(state, at) + cost * self.per_unit);
     }
 
+    fn give(&self, state: &mut State, at: Moment, cost: u64) -> bool {
+        let used = self.advanced(state, at);
+        let given = cost.saturating_mul(self.per_unit).min(used);
+        if given > 0 {
+            *state = self.state_of(self.tick_of(at.now), used - given);
+        }
+        given > 0
+    }
+
     #[inline]
     fn left(&self, state: &State, at: Moment) -> Left {
         self.left_of(at, self.advanced(state, at))

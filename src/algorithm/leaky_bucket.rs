@@ -52,6 +52,12 @@ impl Steps<State> for Parts {
         state.water += cost * self.per_unit;
     }
 
+    fn give(&self, state: &mut State, _: Moment, cost: u64) -> bool {
+        let given = cost.saturating_mul(self.per_unit).min(state.water);
+        state.water -= given;
+        given > 0
+    }
+
     #[inline]
     fn left(&self, state: &State, at: Moment) -> Left {
         let reset_after = match state.water {

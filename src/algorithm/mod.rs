@@ -11,10 +11,11 @@
 //! 10, 100 or 1,000 microseconds. The tick is chosen when the rule is built, and a quota that fits none is refused there.
 //! Verdicts change only at tick edges, so a coarse tick keeps the promise of `retry_after` too.
 //!
-//! # Four steps
+//! # Five steps
 //!
-//! Every algorithm has the same four: `advance` brings stored state up to now, `wait` judges a cost without spending it,
-//! `charge` spends it, and `left` answers what remains. A store judges every rule of a request before it charges any.
+//! Every algorithm has the same five: `advance` brings stored state up to now, `wait` judges a cost without spending it,
+//! `charge` spends it, `give` gives back what was spent, and `left` answers what remains. A store judges every rule of a
+//! request before it charges any. What was admitted elsewhere is not judged again: `take` charges as much of it as is left.
 //!
 //! # Repairs
 //!
@@ -170,6 +171,18 @@ impl Params {
         }
     }
 
+    /// Spends of `cost` as much as is left, in whole units; answers how much that was.
+    pub(crate) fn take(&self, state: &mut State, at: Moment, cost: u64) -> u64 {
+        let cost = cost.min(self.left(state, at).remaining);
+        self.charge(state, at, cost);
+        cost
+    }
+
+    /// Gives back of `cost` as much as was spent; answers whether that was anything.
+    pub(crate) fn give(&self, state: &mut State, at: Moment, cost: u64) -> bool {
+        step!(self, state, |params, own| Steps::give(params, own, at, cost), else false)
+    }
+
     /// What is left.
     #[inline]
     pub(crate) fn left(&self, state: &State, at: Moment) -> Left {
@@ -187,10 +200,12 @@ impl Params {
     }
 }
 
-/// The four steps, alike for every algorithm.
+/// The five steps, alike for every algorithm.
 trait Steps<S> {
     fn advance(&self, state: &mut S, at: Moment) -> bool;
     fn wait(&self, state: &S, at: Moment, cost: u64) -> Wait;
     fn charge(&self, state: &mut S, at: Moment, cost: u64);
+    /// Never more than was spent; answers whether anything was.
+    fn give(&self, state: &mut S, at: Moment, cost: u64) -> bool;
     fn left(&self, state: &S, at: Moment) -> Left;
 }

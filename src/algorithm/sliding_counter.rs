@@ -121,6 +121,14 @@ impl Steps<State> for Params {
         state.current += cost;
     }
 
+    /// What was charged last is given back first.
+    fn give(&self, state: &mut State, _: Moment, cost: u64) -> bool {
+        let newer = cost.min(state.current);
+        let older = (cost - newer).min(state.previous);
+        (state.current, state.previous) = (state.current - newer, state.previous - older);
+        newer + older > 0
+    }
+
     fn left(&self, state: &State, at: Moment) -> Left {
         let used = state.current + self.fading(state, at).div_ceil(self.window);
         let reset_after = match (state.current, state.previous) {

@@ -122,6 +122,28 @@ impl Steps<Box<State>> for Params {
         state.entries.push_back(Entry { at, total });
     }
 
+    /// What was charged last is given back first: entries leave from the newest on, and of the last of them what is not given
+    /// back stays.
+    fn give(&self, state: &mut Box<State>, _: Moment, cost: u64) -> bool {
+        let given = cost.min(state.used());
+        if given == 0 {
+            return false;
+        }
+        let end = state.total() - given;
+        if end == state.base() {
+            state.entries.clear();
+            state.expired = 0;
+            return true;
+        }
+        state.remove_expired();
+        let last = state.entries.partition_point(|entry| entry.total < end);
+        state.entries.truncate(last + 1);
+        if let Some(entry) = state.entries.back_mut() {
+            entry.total = end;
+        }
+        true
+    }
+
     fn left(&self, state: &Box<State>, at: Moment) -> Left {
         let oldest =
             state.entries.get(state.expired).map_or(0, |entry| (entry.at + self.window).saturating_sub(at.now));

@@ -59,6 +59,12 @@ impl Steps<State> for Parts {
         state.level = state.level.saturating_sub(cost * self.per_unit);
     }
 
+    fn give(&self, state: &mut State, _: Moment, cost: u64) -> bool {
+        let given = cost.saturating_mul(self.per_unit).min(self.capacity - state.level);
+        state.level += given;
+        given > 0
+    }
+
     #[inline]
     fn left(&self, state: &State, at: Moment) -> Left {
         let room = self.capacity - state.level;

@@ -27,9 +27,11 @@ pub enum Purpose {
     Spend,
     /// Judge only; nothing is written.
     Peek,
-    /// Charge what was admitted elsewhere: of each line's cost as much as is left. Once for each id.
+    /// Charge what was admitted elsewhere: of each line's cost as much as is left, in whole units. Once for each id; every
+    /// line then fits, and stands as it does afterwards.
     Take(Id),
-    /// Give back what was charged: of each line's cost as much as is spent. Once for each id.
+    /// Give back what was charged: of each line's cost as much as is spent, what was charged last first. Once for each id;
+    /// every line then fits, and stands as it does afterwards.
     Give(Id),
 }
 

@@ -1,9 +1,15 @@
 use std::{
     fmt,
     hash::{BuildHasher, RandomState},
+    time::Duration,
 };
 
-/// Names one change of counts, so that a store makes it once however often it is asked to.
+/// How long a store remembers the [`Id`] of a change: asked again within this time, it does not make the change again.
+pub const RECORD_TTL: Duration = Duration::from_secs(600);
+
+/// Names one change of counts, so that a store makes it once however often it is asked to, for [`RECORD_TTL`].
+///
+/// A change has an id of its own: what is taken under one is not given back under the same.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Id(u128);
 

@@ -14,7 +14,7 @@ mod redis;
 use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 pub use ask::{Answer, Ask, Line, Purpose, Scope, Time, Verdict, Wait};
-pub use id::Id;
+pub use id::{Id, RECORD_TTL};
 pub use memory::MemoryStore;
 pub use partial::Partial;
 #[cfg(feature = "redis")]

@@ -27,5 +27,6 @@ mod processes;
 mod redis_store;
 mod refusals;
 mod scenarios;
+mod settle;
 mod support;
 mod traces;

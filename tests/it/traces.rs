@@ -9,7 +9,7 @@ use proptest::{
 };
 use sluicegate::{
     Call, Clock, Decision, Limiter, ManualClock, MemoryStore, OnFailure, Quota, Rule, key,
-    store::{Ask, Line, Purpose, Scope, Store, Time},
+    store::{Ask, Id, Line, Purpose, Scope, Store, Time},
 };
 
 use crate::support::{
@@ -17,9 +17,9 @@ use crate::support::{
     stores::{BEGIN, Backend, namespace, patient},
 };
 
-const NAMES: [&str; 7] = ["fixed", "first", "log", "counter", "bucket", "gcra", "leaky"];
+pub const NAMES: [&str; 7] = ["fixed", "first", "log", "counter", "bucket", "gcra", "leaky"];
 
-fn rule(name: &'static str, quota: Quota, burst: u64) -> Rule {
+pub fn rule(name: &'static str, quota: Quota, burst: u64) -> Rule {
     match name {
         "fixed" => Rule::fixed_window(name, quota).offset(quota.window() / 3),
         "first" => Rule::fixed_window(name, quota).from_first_request(),
@@ -63,7 +63,7 @@ fn step(steps_back: bool) -> impl Strategy<Value = Step> {
 }
 
 /// Quotas that are odd on purpose: coprime, tiny, huge, coarse-ticked.
-fn quotas() -> impl Strategy<Value = (Quota, u64)> {
+pub fn quotas() -> impl Strategy<Value = (Quota, u64)> {
     let windows = prop_oneof![
         Just(1_000u64),
         Just(7_001),
@@ -182,7 +182,7 @@ async fn all_algorithms_in_one_decision_agree() {
 /// Processes whose clocks differ write to one count: by up to the tolerance time stands still, beyond it the state is moved.
 #[tokio::test]
 async fn clocks_that_differ_agree() {
-    let jitter = prop::collection::vec((-150_000i64..150_000, 0u64..3, any::<bool>()), 200);
+    let jitter = prop::collection::vec((-150_000i64..150_000, 0u64..3, 0u8..8), 200);
     let mut runner = TestRunner::new_with_rng(Config::default(), TestRng::from_seed(Default::default(), &[9; 32]));
     for version in VERSIONS {
         let (memory, server) = (MemoryStore::new(), patient(&version.shared().url()));
@@ -191,11 +191,17 @@ async fn clocks_that_differ_agree() {
             let limit = rule(name, Quota::per(7, Duration::from_micros(window)), 5).check().expect("sound");
             let scope = Scope::new(&namespace(), name);
             let mut base = BEGIN.as_micros() as i64;
-            for (offset, cost, spend) in jitter.new_tree(&mut runner).expect("a trace").current() {
+            for (offset, cost, purpose) in jitter.new_tree(&mut runner).expect("a trace").current() {
                 base += offset.rem_euclid(20_000);
                 let time = Time::Application { now: (base + offset) as u64, tolerance: 100_000 };
                 let lines = [Line { scope: &scope, key: b"k", limit: &limit, cost, on_failure: OnFailure::Allow }];
-                let ask = Ask { lines: &lines, purpose: if spend { Purpose::Spend } else { Purpose::Peek }, time };
+                let purpose = match purpose {
+                    0..4 => Purpose::Spend,
+                    4 | 5 => Purpose::Peek,
+                    6 => Purpose::Take(Id::random()),
+                    _ => Purpose::Give(Id::random()),
+                };
+                let ask = Ask { lines: &lines, purpose, time };
                 assert_eq!(memory.acquire(&ask).await, server.acquire(&ask).await, "{version:?} {name} {ask:?}");
             }
         }

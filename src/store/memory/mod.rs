@@ -2,6 +2,8 @@
 
 mod clock;
 mod packed;
+mod records;
+mod settle;
 mod shard;
 mod table;
 mod text;
@@ -18,7 +20,8 @@ use smallvec::SmallVec;
 
 use self::{
     clock::Clock,
-    shard::{Full, Hasher, Room, Shard},
+    records::Records,
+    shard::{Change, Full, Hasher, Room, Shard},
 };
 use super::{Answer, Ask, Line, Purpose, Store, StoreFuture, Time, Verdict, Wait};
 use crate::{
@@ -55,12 +58,23 @@ struct Inner {
     hasher: Hasher,
     clock: Clock,
     observers: Observers,
+    /// The changes that were made of late.
+    records: Mutex<Records>,
     /// The shard to look for idle keys in next.
     sweep: AtomicUsize,
 }
 
 /// The overflow counts in use by one ask: a bit for each line.
 type Overflowing = u64;
+
+/// The shards of all lines of an ask.
+struct Locked<'a> {
+    /// The hash and the key of each line.
+    places: SmallVec<[(u64, &'a [u8]); 4]>,
+    /// The numbers of the locked shards.
+    order: SmallVec<[usize; 4]>,
+    shards: SmallVec<[MutexGuard<'a, Shard>; 4]>,
+}
 
 impl MemoryStore {
     /// An empty store of at most a million keys.
@@ -83,6 +97,7 @@ impl MemoryStore {
             hasher,
             clock: Clock::new(),
             observers: Observers::default(),
+            records: Mutex::default(),
             sweep: AtomicUsize::new(0),
         }))
     }
@@ -117,9 +132,10 @@ impl Inner {
     }
 
     /// Locks the shards of all lines, in the order of the shards so that two asks cannot wait for each other.
-    fn decide_all(&self, ask: &Ask<'_>, at: Moment, overflowing: Overflowing) -> Result<Answer, Overflowing> {
+    #[inline]
+    fn lock_all<'a>(&'a self, lines: &'a [Line<'a>], overflowing: Overflowing) -> Locked<'a> {
         let places: SmallVec<[(u64, &[u8]); 4]> = (0u32..)
-            .zip(ask.lines)
+            .zip(lines)
             .map(|(place, line)| {
                 let key = if overflowing >> place & 1 == 1 { OVERFLOW } else { line.key };
                 (self.hash(line, key), key)
@@ -128,8 +144,12 @@ impl Inner {
         let mut order: SmallVec<[usize; 4]> = places.iter().map(|(hash, _)| shard_of(*hash)).collect();
         order.sort_unstable();
         order.dedup();
-        let mut locked: SmallVec<[MutexGuard<'_, Shard>; 4]> =
-            order.iter().filter_map(|index| self.shards.get(*index)).map(lock).collect();
+        let shards = order.iter().filter_map(|index| self.shards.get(*index)).map(lock).collect();
+        Locked { places, order, shards }
+    }
+
+    fn decide_all(&self, ask: &Ask<'_>, at: Moment, overflowing: Overflowing) -> Result<Answer, Overflowing> {
+        let Locked { places, order, shards: mut locked } = self.lock_all(ask.lines, overflowing);
         // Where each line's shard stands among the locked ones.
         let place_of = |hash: u64| order.binary_search(&shard_of(hash)).unwrap_or_default();
 
@@ -162,6 +182,9 @@ impl Inner {
     #[inline]
     fn decide(&self, ask: &Ask<'_>, answer: &mut Answer) -> Result<(), StoreError> {
         let at = self.moment(ask.time);
+        if let Purpose::Take(_) | Purpose::Give(_) = ask.purpose {
+            return self.decide_many(ask, at, answer);
+        }
         if let [line] = ask.lines {
             match self.decide_one(line, ask.purpose == Purpose::Spend, at) {
                 Ok(verdict) => answer.verdicts.push(verdict),
@@ -191,7 +214,12 @@ impl Inner {
         let mut overflowing = Overflowing::default();
         loop {
             // Each turn but one adds a line to those that overflow, so this ends.
-            match self.decide_all(ask, at, overflowing) {
+            let decided = match ask.purpose {
+                Purpose::Spend | Purpose::Peek => self.decide_all(ask, at, overflowing),
+                Purpose::Take(id) => self.settle_all(ask.lines, at, overflowing, Change::Take, id),
+                Purpose::Give(id) => self.settle_all(ask.lines, at, overflowing, Change::Give, id),
+            };
+            match decided {
                 Ok(decided) => {
                     if overflowing != 0 {
                         self.observers.tell(&StoreEvent::Overflowed);

@@ -40,6 +40,15 @@ pub(super) struct Judged {
     before: Option<State>,
 }
 
+/// A change that is made without judging.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Change {
+    /// It was made before.
+    Nothing,
+    Take,
+    Give,
+}
+
 /// No room for a new key, and none to be made.
 pub(super) struct Full;
 
@@ -162,6 +171,22 @@ impl Entry {
         judged.verdict(left)
     }
 
+    /// Makes a change without judging.
+    fn settle(&mut self, line: &Line<'_>, at: Moment, change: Change) -> Verdict {
+        let params = line.limit.params();
+        let mut state = self.state.take();
+        let before = state.saved(at, change != Change::Nothing);
+        let repaired = params.advance(&mut state, at);
+        let changed = match change {
+            Change::Nothing => false,
+            Change::Take => params.take(&mut state, at, line.cost) > 0 || repaired,
+            Change::Give => params.give(&mut state, at, line.cost) || repaired,
+        };
+        let left = params.left(&state, at);
+        self.keep(line, at, left, state, before.filter(|_| !changed));
+        settled(left)
+    }
+
     /// Goes back to the state `before`, or keeps the new one.
     #[inline]
     fn keep(&mut self, line: &Line<'_>, at: Moment, left: Left, state: State, before: Option<State>) {
@@ -266,6 +291,28 @@ impl Shard {
         judged.verdict(left)
     }
 
+    /// Whether the key is known, or can be.
+    pub(super) fn has_room_for(&mut self, hash: u64, line: &Line<'_>, key: &[u8], at: Moment) -> Result<(), Full> {
+        match self.find(hash, line.scope.number(), key) {
+            Some(_) => Ok(()),
+            None => self.judge_new(line, key, at).map(drop),
+        }
+    }
+
+    /// Makes a change without judging. A key that is not known has nothing to be given back.
+    pub(super) fn settle(&mut self, hash: u64, line: &Line<'_>, key: &[u8], at: Moment, change: Change) -> Verdict {
+        if let Some((_, entry)) = self.find(hash, line.scope.number(), key) {
+            return entry.settle(line, at, change);
+        }
+        let params = line.limit.params();
+        let left = params.left(&fresh(params, at), at);
+        if change != Change::Take {
+            return settled(left);
+        }
+        let line = Line { cost: line.cost.min(left.remaining), ..*line };
+        self.finish_new(&line, key, at, Judged { wait: Wait::None, before: None }, true)
+    }
+
     pub(super) fn forget(&mut self, hash: u64, scope: u32, key: &[u8]) {
         if let Some((place, _)) = self.find(hash, scope, key) {
             self.remove(place);
@@ -291,6 +338,10 @@ impl Shard {
         self.table.remove(place, hash_by(&self.hasher));
         self.room.keys.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+fn settled(left: Left) -> Verdict {
+    Verdict { wait: Wait::None, remaining: left.remaining, reset_after: left.reset_after }
 }
 
 /// Hashes keys so that nobody outside can make them collide.

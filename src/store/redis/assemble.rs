@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use crate::algorithm::Params;
+use crate::{algorithm::Params, store::Purpose};
 
 /// An algorithm as the scripts tell them apart.
 pub(super) type Kind = u8;
@@ -20,6 +20,7 @@ const ALGORITHMS: [File; 6] = [
     File { name: "gcra", text: include_str!("../../../lua/algorithms/gcra.lua") },
 ];
 const ACQUIRE: File = File { name: "acquire", text: include_str!("../../../lua/ops/acquire.lua") };
+const SETTLE: File = File { name: "settle", text: include_str!("../../../lua/ops/settle.lua") };
 
 /// Every rule has these beside its algorithm's own names.
 const COMMON_NAMES: &str = "repaired retry remaining reset";
@@ -28,6 +29,25 @@ pub(super) const COMMON_ARGS: &str = "now not_after tolerance margin spend";
 
 /// Lua has 200 local variables; from here on the names of rules are fields of a table.
 const MOST_LOCAL: usize = 12;
+
+/// What a script does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operation {
+    Acquire,
+    Take,
+    Give,
+}
+
+impl Operation {
+    #[inline]
+    pub(super) fn of(purpose: Purpose) -> Operation {
+        match purpose {
+            Purpose::Spend | Purpose::Peek => Operation::Acquire,
+            Purpose::Take(_) => Operation::Take,
+            Purpose::Give(_) => Operation::Give,
+        }
+    }
+}
 
 #[derive(Clone, Copy)]
 struct File {
@@ -65,43 +85,76 @@ pub(super) fn kind_of(params: &Params) -> Kind {
 pub(super) struct Assembled {
     pub(super) text: String,
     origins: Vec<(&'static str, usize)>,
+    rules: Vec<(usize, File)>,
+    wide: bool,
 }
 
 impl Assembled {
-    /// The script that judges rules of these algorithms, in this order.
-    pub(super) fn acquire(kinds: &[Kind]) -> Assembled {
+    /// The script that does this to rules of these algorithms, in this order.
+    pub(super) fn new(operation: Operation, kinds: &[Kind]) -> Assembled {
         let wide = kinds.len() > MOST_LOCAL;
         let rules: Vec<(usize, File)> =
             (1..).zip(kinds).filter_map(|(rule, kind)| Some((rule, *ALGORITHMS.get(usize::from(*kind))?))).collect();
-        let mut out = Assembled { text: String::new(), origins: Vec::new() };
+        let mut out = Assembled { text: String::new(), origins: Vec::new(), rules, wide };
 
-        out.section(ACQUIRE, "begin", 0, wide);
-        out.bind(&rules, wide);
-        out.section(ACQUIRE, "time", 0, wide);
-        for (rule, file) in &rules {
-            out.section(*file, "judge", *rule, wide);
+        out.section(ACQUIRE, "begin", 0);
+        out.bind();
+        out.section(ACQUIRE, "time", 0);
+        out.each(&["judge"]);
+        match operation {
+            Operation::Acquire => out.acquire(),
+            Operation::Take => out.settle(&["clamp", "charge"]),
+            Operation::Give => out.settle(&["give"]),
         }
-        let fits = rules.iter().map(|(rule, _)| name("retry", *rule, wide) + " == 0");
-        out.line(&format!("local granted = spend == 1 and {}", join(fits, " and ")));
-        out.line("if granted then");
-        for (rule, file) in &rules {
-            out.section(*file, "charge", *rule, wide);
-        }
-        out.line("end");
-        for (rule, file) in &rules {
-            out.section(*file, "standing", *rule, wide);
-            out.section(ACQUIRE, "settle", *rule, wide);
-            out.section(*file, "write", *rule, wide);
-            out.line("end");
-        }
-        let answers =
-            rules.iter().flat_map(|(rule, _)| ["remaining", "retry", "reset"].map(|word| name(word, *rule, wide)));
-        out.line(&format!("return {{now, {}}}", join(answers, ", ")));
         out
     }
 
+    fn acquire(&mut self) {
+        let fits = self.rules.iter().map(|(rule, _)| name("retry", *rule, self.wide) + " == 0");
+        self.line(&format!("local granted = spend == 1 and {}", join(fits, " and ")));
+        self.line("if granted then");
+        self.each(&["charge"]);
+        self.line("end");
+        for (rule, file) in self.rules.clone() {
+            self.section(file, "standing", rule);
+            self.section(ACQUIRE, "write_if", rule);
+            self.section(file, "write", rule);
+            self.line("end");
+        }
+        self.answer(|rule, wide| name("retry", rule, wide));
+    }
+
+    /// Makes the change in these steps.
+    fn settle(&mut self, steps: &[&str]) {
+        let record = self.rules.len() + 1;
+        self.section(SETTLE, "judged", record);
+        if steps.contains(&"clamp") {
+            self.each(&["standing"]);
+        }
+        self.line("if granted then");
+        self.each(steps);
+        self.section(SETTLE, "record", record);
+        self.line("end");
+        for (rule, file) in self.rules.clone() {
+            self.section(file, "standing", rule);
+            self.section(SETTLE, "write_if", rule);
+            let back = steps.contains(&"give") && file.section("write_back").next().is_some();
+            self.section(file, if back { "write_back" } else { "write" }, rule);
+            self.line("end");
+        }
+        self.answer(|_, _| "0".to_owned());
+    }
+
+    fn answer(&mut self, retry: impl Fn(usize, bool) -> String) {
+        let answers = self.rules.iter().flat_map(|(rule, _)| {
+            [name("remaining", *rule, self.wide), retry(*rule, self.wide), name("reset", *rule, self.wide)]
+        });
+        self.line(&format!("return {{now, {}}}", join(answers, ", ")));
+    }
+
     /// Binds the arguments and declares the names.
-    fn bind(&mut self, rules: &[(usize, File)], wide: bool) {
+    fn bind(&mut self) {
+        let (rules, wide) = (self.rules.clone(), self.wide);
         let common = COMMON_ARGS.replace(' ', ", ");
         let words = |file: &File| file.words("args").split(' ');
         let args = |rule: usize, file: &File| join(words(file).map(|word| name(word, rule, wide)), ", ");
@@ -110,7 +163,7 @@ impl Assembled {
             let count =
                 COMMON_ARGS.split(' ').count() + rules.iter().map(|(_, file)| words(file).count()).sum::<usize>();
             self.line(&format!("local {common}{all} = unpack('<{}', ARGV[1])", "d".repeat(count)));
-            for (rule, file) in rules {
+            for (rule, file) in &rules {
                 let names = [file.words("names"), COMMON_NAMES].join(" ");
                 self.line(&format!("local {}", join(names.split(' ').map(|word| name(word, *rule, false)), ", ")));
             }
@@ -119,16 +172,25 @@ impl Assembled {
         let mut at = COMMON_ARGS.split(' ').count();
         self.line(&format!("local {common} = unpack('<{}', ARGV[1])", "d".repeat(at)));
         self.line("local R = {}");
-        for (rule, file) in rules {
+        for (rule, file) in &rules {
             let count = words(file).count();
             self.line(&format!("{} = unpack('<{}', ARGV[1], {})", args(*rule, file), "d".repeat(count), at * 8 + 1));
             at += count;
         }
     }
 
-    fn section(&mut self, file: File, section: &str, rule: usize, wide: bool) {
+    /// Adds these sections of every rule.
+    fn each(&mut self, sections: &[&str]) {
+        for (rule, file) in self.rules.clone() {
+            for section in sections {
+                self.section(file, section, rule);
+            }
+        }
+    }
+
+    fn section(&mut self, file: File, section: &str, rule: usize) {
         for (number, line) in file.section(section) {
-            number_names(line, rule, wide, &mut self.text);
+            number_names(line, rule, self.wide, &mut self.text);
             self.text.push('\n');
             self.origins.push((file.name, number));
         }
@@ -182,21 +244,23 @@ mod tests {
 
     #[test]
     fn one_sequence_is_one_text_and_another_is_another() {
-        assert_eq!(Assembled::acquire(&[3, 5]).text, Assembled::acquire(&[3, 5]).text);
-        assert_ne!(Assembled::acquire(&[3, 5]).text, Assembled::acquire(&[5, 3]).text);
+        assert_eq!(Assembled::new(Operation::Acquire, &[3, 5]).text, Assembled::new(Operation::Acquire, &[3, 5]).text);
+        assert_ne!(Assembled::new(Operation::Acquire, &[3, 5]).text, Assembled::new(Operation::Acquire, &[5, 3]).text);
     }
 
     #[test]
     fn no_name_of_a_rule_is_left_open() {
         for kinds in [&[0, 1, 2, 3, 4, 5][..], &[1; 40]] {
-            let text = Assembled::acquire(kinds).text;
-            assert!(!text.contains("_N") && !text.contains("[N]"), "{text}");
+            for operation in [Operation::Acquire, Operation::Take, Operation::Give] {
+                let text = Assembled::new(operation, kinds).text;
+                assert!(!text.contains("_N") && !text.contains("[N]"), "{text}");
+            }
         }
     }
 
     #[test]
     fn an_error_leads_back_to_its_file_and_line() {
-        let script = Assembled::acquire(&[5]);
+        let script = Assembled::new(Operation::Acquire, &[5]);
         let line = 1 + script.text.lines().position(|line| line.contains("kind == 5")).unwrap_or(0);
         let origin = script.origin_of(&format!("ERR user_script:{line}: attempt to compare"));
         let number = 1 + ALGORITHMS[5].text.lines().position(|line| line.contains("kind == 5")).unwrap_or(0);

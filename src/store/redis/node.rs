@@ -7,10 +7,11 @@ use smallvec::SmallVec;
 use tokio::time::{Instant, timeout_at};
 
 use super::{
+    assemble::Operation,
     connections::{Connections, Live},
     estimate::ServerClock,
     failure::{self, Failure},
-    scripts::{Script, Scripts},
+    scripts::{Given, Script, Scripts},
     wire::{self, Args, Reply},
 };
 use crate::{
@@ -18,7 +19,7 @@ use crate::{
     error::{StoreError, StoreErrorKind},
     limit::micros,
     observer::{Observers, StoreEvent},
-    store::{Answer, Ask, Line, Purpose, Time},
+    store::{Answer, Ask, Id, Line, Purpose, RECORD_TTL, Time},
 };
 
 /// The estimate of the server's clock may be off by the time of a fast reply.
@@ -34,6 +35,8 @@ const MARGIN_INJECTED: f64 = 3_600_000.0;
 pub(super) struct Node {
     pub(super) connections: Connections,
     pub(super) scripts: Arc<Scripts>,
+    /// Scripts for giving back that this server has.
+    pub(super) given: Given,
     pub(super) clock: ServerClock,
     pub(super) deadline: Duration,
     pub(super) observers: Arc<Observers>,
@@ -73,11 +76,11 @@ impl Node {
     ) -> Result<Answer, StoreError> {
         let began = self.clock.local().saturating_sub_unsigned(micros(since.elapsed()));
         let live = self.live(used).await?;
-        let script = self.scripts.of(ask.lines);
+        let script = self.scripts.of(Operation::of(ask.purpose), ask.lines);
         // An answer that came too late has reset the estimate of the server's clock; so it is judged once more.
         for _ in 0..2 {
             let args = Args::new(self.common(ask, began), ask.lines);
-            let reply = self.call_script(live, &script, ask.lines, &args).await?;
+            let reply = self.call_script(live, &script, ask, &args).await?;
             live.answered();
             let read = wire::read(&reply, ask.lines.len()).inspect_err(|error| live.give_up(error.clone()))?;
             let now = match &read {
@@ -116,27 +119,32 @@ impl Node {
         &self,
         live: &mut Live,
         script: &Script,
-        lines: &[Line<'_>],
+        ask: &Ask<'_>,
         args: &Args,
     ) -> Result<Value, StoreError> {
-        let command = script_command("EVALSHA", &script.sha, lines, args);
+        // Nobody waits for what is given back, so it goes out whole the first time: a second turn would put it behind those who
+        // ask next.
+        if matches!(ask.purpose, Purpose::Give(_)) && self.given.is_new(&script.sha) {
+            return Box::pin(self.send_script(live, script, ask, args)).await;
+        }
+        let command = script_command("EVALSHA", &script.sha, ask, args);
         match live.send(&command).await {
             Ok(reply) => return Ok(reply),
             Err(error) => self.conclude(live, &error, Some(script))?,
         }
         // Rare, so it takes its room elsewhere.
-        Box::pin(self.send_script(live, script, lines, args)).await
+        Box::pin(self.send_script(live, script, ask, args)).await
     }
 
     async fn send_script(
         &self,
         live: &mut Live,
         script: &Script,
-        lines: &[Line<'_>],
+        ask: &Ask<'_>,
         args: &Args,
     ) -> Result<Value, StoreError> {
         self.observers.tell(&StoreEvent::ScriptSent);
-        let command = script_command("EVAL", &script.source.text, lines, args);
+        let command = script_command("EVAL", &script.source.text, ask, args);
         let error = match live.send(&command).await {
             Ok(reply) => return Ok(reply),
             Err(error) => error,
@@ -191,12 +199,27 @@ impl Node {
     }
 }
 
-fn script_command(verb: &str, script: &str, lines: &[Line<'_>], args: &Args) -> Cmd {
+fn script_command(verb: &str, script: &str, ask: &Ask<'_>, args: &Args) -> Cmd {
+    let lines = ask.lines;
     let mut command = Cmd::with_capacity(4 + lines.len(), script.len() + args.as_bytes().len() + 64 * lines.len() + 16);
-    command.arg(verb).arg(script).arg(lines.len());
+    command.arg(verb).arg(script);
+    let (Purpose::Take(id) | Purpose::Give(id)) = ask.purpose else {
+        command.arg(lines.len());
+        names(&mut command, lines);
+        command.arg(args.as_bytes());
+        return command;
+    };
+    command.arg(lines.len() + 1);
     names(&mut command, lines);
-    command.arg(args.as_bytes());
+    command.arg(record_name(lines, id)).arg(args.as_bytes()).arg(RECORD_TTL.as_millis() as u64);
     command
+}
+
+/// The name of the record of a change, `namespace:v1:{key}#id`: in the slot of the first line, and never that of a count,
+/// where a colon follows the brace.
+fn record_name(lines: &[Line<'_>], id: Id) -> Vec<u8> {
+    let [before, key, _] = lines.first().map(Line::name).unwrap_or_default();
+    [before, key, format!("}}#{:032x}", id.bits()).as_bytes()].concat()
 }
 
 /// Adds the name of each line's count.

@@ -1,18 +1,24 @@
 use std::{
-    collections::HashMap,
-    sync::{Arc, PoisonError, RwLock},
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
 use smallvec::SmallVec;
 
-use super::assemble::{Assembled, Kind, kind_of};
+use super::assemble::{Assembled, Kind, Operation, kind_of};
 use crate::store::Line;
 
 type Kinds = SmallVec<[Kind; 8]>;
 
-/// Scripts by the sequence of algorithms they judge. Made when first needed.
+type Known = RwLock<HashMap<Kinds, Arc<Script>, foldhash::fast::RandomState>>;
+
+/// Scripts by what they do, and by the sequence of algorithms they do it to. Made when first needed.
 #[derive(Default)]
-pub(super) struct Scripts(RwLock<HashMap<Kinds, Arc<Script>, foldhash::fast::RandomState>>);
+pub(super) struct Scripts {
+    acquire: Known,
+    take: Known,
+    give: Known,
+}
 
 /// A script and its digest.
 pub(super) struct Script {
@@ -24,20 +30,43 @@ pub(super) struct Script {
 const MOST: usize = 1_024;
 
 impl Scripts {
-    pub(super) fn of(&self, lines: &[Line<'_>]) -> Arc<Script> {
+    pub(super) fn of(&self, operation: Operation, lines: &[Line<'_>]) -> Arc<Script> {
+        let known = match operation {
+            Operation::Acquire => &self.acquire,
+            Operation::Take => &self.take,
+            Operation::Give => &self.give,
+        };
         let kinds: Kinds = lines.iter().map(|line| kind_of(line.limit.params())).collect();
-        if let Some(script) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&kinds) {
+        if let Some(script) = known.read().unwrap_or_else(PoisonError::into_inner).get(&kinds) {
             return Arc::clone(script);
         }
-        let source = Assembled::acquire(&kinds);
+        let source = Assembled::new(operation, &kinds);
         let sha = redis::Script::new(&source.text).get_hash().to_owned();
         let script = Arc::new(Script { sha, source });
-        let mut scripts = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut scripts = known.write().unwrap_or_else(PoisonError::into_inner);
         if scripts.len() >= MOST {
             scripts.clear();
         }
         scripts.insert(kinds, Arc::clone(&script));
         script
+    }
+}
+
+/// Digests of scripts that a server has been sent.
+#[derive(Default)]
+pub(super) struct Given(Mutex<HashSet<String>>);
+
+impl Given {
+    /// Whether the server is not known to have it. It is from now on.
+    pub(super) fn is_new(&self, sha: &str) -> bool {
+        let mut given = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if given.contains(sha) {
+            return false;
+        }
+        if given.len() >= MOST {
+            given.clear();
+        }
+        given.insert(sha.to_owned())
     }
 }
 

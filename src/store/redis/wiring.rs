@@ -6,7 +6,12 @@ use deadpool::managed::Pool;
 use redis::{AsyncConnectionConfig, Client, ConnectionInfo, io::tcp::TcpSettings};
 
 use super::{
-    connections::Connections, estimate::ServerClock, manager::Manager, node::Node, scripts::Scripts, supply::Supply,
+    connections::Connections,
+    estimate::ServerClock,
+    manager::Manager,
+    node::Node,
+    scripts::{Given, Scripts},
+    supply::Supply,
 };
 use crate::{error::BuildError, observer::Observers};
 
@@ -39,6 +44,7 @@ impl Wiring {
         Node {
             connections: Connections::new(supply, self.connections, self.connect_timeout, &self.observers),
             scripts: Arc::clone(&self.scripts),
+            given: Given::default(),
             clock: ServerClock::new(),
             deadline: self.deadline,
             observers: Arc::clone(&self.observers),

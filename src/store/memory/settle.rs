@@ -1,0 +1,48 @@
+//! Changes without judging, once for each id.
+
+use std::sync::PoisonError;
+
+use super::{
+    Inner, Locked, Overflowing,
+    shard::{Change, Full},
+    shard_of,
+};
+use crate::{
+    algorithm::Moment,
+    store::{Answer, Id, Line},
+};
+
+impl Inner {
+    pub(super) fn settle_all(
+        &self,
+        lines: &[Line<'_>],
+        at: Moment,
+        overflowing: Overflowing,
+        change: Change,
+        id: Id,
+    ) -> Result<Answer, Overflowing> {
+        // Held throughout, so that whoever finds the record finds the change made. These calls are rare.
+        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        let Locked { places, order, mut shards } = self.lock_all(lines, overflowing);
+        let place_of = |hash: u64| order.binary_search(&shard_of(hash)).unwrap_or_default();
+
+        let mut full = overflowing;
+        for (place, (line, (hash, key))) in (0u32..).zip(lines.iter().zip(&places)) {
+            let Some(shard) = shards.get_mut(place_of(*hash)) else { continue };
+            if let Err(Full) = shard.has_room_for(*hash, line, key, at) {
+                full |= 1 << place;
+            }
+        }
+        if full != overflowing {
+            return Err(full);
+        }
+        // Real time, also where the counts go by another: a record lasts as long on every store.
+        let change = if records.add(id, self.clock.now()) { change } else { Change::Nothing };
+        let mut answer = Answer::default();
+        for (line, (hash, key)) in lines.iter().zip(&places) {
+            let Some(shard) = shards.get_mut(place_of(*hash)) else { continue };
+            answer.push(shard.settle(*hash, line, key, at, change));
+        }
+        Ok(answer)
+    }
+}

@@ -1,0 +1,285 @@
+//! Taking what was admitted elsewhere and giving back what was charged: alike on every store, once for each id, and never
+//! above or below what there is.
+
+use std::{sync::Arc, time::Duration};
+
+use proptest::{
+    prelude::*,
+    strategy::ValueTree,
+    test_runner::{Config, TestRng, TestRunner},
+};
+use sluicegate::{
+    Limit, MemoryStore, OnFailure, Quota,
+    store::{Answer, Ask, Id, Line, Purpose, RECORD_TTL, Scope, Store, Time, Verdict, Wait},
+};
+
+use crate::{
+    support::{
+        server::VERSIONS,
+        stores::{BEGIN, namespace, patient},
+    },
+    traces::{NAMES, quotas, rule},
+};
+
+/// One thing that happens.
+#[derive(Clone, Debug)]
+enum Step {
+    /// Time passes, in thousandths of the window.
+    Pass(u64),
+    Back(u64),
+    Spend(u64),
+    Peek(u64),
+    Take(u64),
+    Give(u64),
+    /// The last change is asked for again, as one or the other.
+    Again(bool, u64),
+    /// Another quota: one of a few.
+    Change(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let cost = || prop_oneof![4 => Just(1u64), 3 => 0u64..6, 1 => 0u64..60, 1 => Just(u64::MAX)];
+    prop_oneof![
+        8 => prop_oneof![3 => 0u64..300, 1 => 0u64..3_000].prop_map(Step::Pass),
+        1 => (0u64..2_000).prop_map(Step::Back),
+        12 => cost().prop_map(Step::Spend),
+        2 => cost().prop_map(Step::Peek),
+        8 => cost().prop_map(Step::Take),
+        10 => cost().prop_map(Step::Give),
+        3 => (any::<bool>(), cost()).prop_map(|(give, cost)| Step::Again(give, cost)),
+        1 => (0usize..8).prop_map(Step::Change),
+    ]
+}
+
+fn traces(seed: u8) -> impl Iterator<Item = (Vec<(Quota, u64)>, Vec<Step>)> {
+    let mut runner = TestRunner::new_with_rng(Config::default(), TestRng::from_seed(Default::default(), &[seed; 32]));
+    let strategy = (prop::collection::vec(quotas(), 64), prop::collection::vec(step(), 120));
+    std::iter::from_fn(move || Some(strategy.new_tree(&mut runner).expect("a trace").current()))
+}
+
+/// Rules under one key.
+struct Subject {
+    scopes: Vec<Scope>,
+    limits: Vec<Limit>,
+}
+
+impl Subject {
+    fn new(names: &[&'static str]) -> Subject {
+        let namespace = namespace();
+        let scopes = (0..).zip(names).map(|(place, name)| Scope::new(&namespace, &format!("{name} {place}")));
+        Subject { scopes: scopes.collect::<Vec<_>>(), limits: Vec::new() }
+    }
+
+    /// Quotas for its rules, if they can be counted.
+    fn set(&mut self, names: &[&'static str], quotas: &[(Quota, u64)]) -> bool {
+        let limits = names.iter().zip(quotas).map(|(name, (quota, burst))| rule(name, *quota, *burst).check());
+        match limits.collect() {
+            Ok(limits) => {
+                self.limits = limits;
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    async fn ask(&self, store: &dyn Store, purpose: Purpose, cost: u64, now: Duration) -> Answer {
+        let line = |(scope, limit)| Line { scope, key: b"k", limit, cost, on_failure: OnFailure::Allow };
+        let lines: Vec<Line<'_>> = self.scopes.iter().zip(&self.limits).map(line).collect();
+        let time = Time::Injected(now.as_micros() as u64);
+        store.acquire(&Ask { lines: &lines, purpose, time }).await.expect("an answer")
+    }
+
+    async fn peek(&self, store: &dyn Store, now: Duration) -> Vec<Verdict> {
+        self.ask(store, Purpose::Peek, 0, now).await.verdicts().to_vec()
+    }
+}
+
+/// Runs one trace over the memory store and a server, and compares every answer.
+async fn compare(server: &dyn Store, names: &[&'static str], (quotas, steps): &(Vec<(Quota, u64)>, Vec<Step>)) {
+    let memory = MemoryStore::new();
+    let mut subject = Subject::new(names);
+    let quotas_at = |choice: usize| &quotas[choice * names.len() % (quotas.len() - names.len())..];
+    if !subject.set(names, quotas_at(0)) {
+        return;
+    }
+    let (mut now, mut last) = (BEGIN, Id::random());
+    for (place, step) in steps.iter().enumerate() {
+        let window = subject.limits[0].quota().window();
+        let share = |thousandths: u64| Duration::from_micros(window.as_micros() as u64 * thousandths / 1_000);
+        let (purpose, cost) = match *step {
+            Step::Pass(thousandths) => {
+                now += share(thousandths);
+                continue;
+            }
+            Step::Back(thousandths) => {
+                now = now.saturating_sub(share(thousandths));
+                continue;
+            }
+            Step::Change(choice) => {
+                subject.set(names, quotas_at(choice));
+                continue;
+            }
+            Step::Spend(cost) => (Purpose::Spend, cost),
+            Step::Peek(cost) => (Purpose::Peek, cost),
+            Step::Take(cost) => (Purpose::Take(Id::random()), cost),
+            Step::Give(cost) => (Purpose::Give(Id::random()), cost),
+            Step::Again(true, cost) => (Purpose::Give(last), cost),
+            Step::Again(false, cost) => (Purpose::Take(last), cost),
+        };
+        let expected = subject.ask(&memory, purpose, cost, now).await;
+        let got = subject.ask(server, purpose, cost, now).await;
+        assert_eq!(expected, got, "step {place} {step:?} of {names:?}\n{:?}\n{:?}", subject.limits, &steps[..=place]);
+        if let Purpose::Take(id) | Purpose::Give(id) = purpose {
+            assert!(got.fits());
+            last = id;
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_algorithm_takes_and_gives_alike_in_rust_and_lua() {
+    for version in VERSIONS {
+        let server = patient(&version.shared().url());
+        for (seed, name) in (0..).zip(NAMES) {
+            for trace in traces(seed).take(20) {
+                compare(&server, &[name], &trace).await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn all_algorithms_in_one_change_agree() {
+    // Twice over they are more than a script has local variables for.
+    let twice = [NAMES, NAMES].concat();
+    for version in VERSIONS {
+        let server = patient(&version.shared().url());
+        for trace in traces(78).take(20) {
+            compare(&server, &NAMES, &trace).await;
+        }
+        for trace in traces(79).take(10) {
+            compare(&server, &twice, &trace).await;
+        }
+    }
+}
+
+/// The memory store and every server.
+fn stores() -> Vec<(String, Arc<dyn Store>)> {
+    let servers = VERSIONS.map(|version| -> (String, Arc<dyn Store>) {
+        (format!("{version:?}"), Arc::new(patient(&version.shared().url())))
+    });
+    std::iter::once(("memory".to_owned(), Arc::new(MemoryStore::new()) as Arc<dyn Store>)).chain(servers).collect()
+}
+
+/// Charges and gives back at random instants: what is left is never above the capacity, and at the same instant a charge that
+/// is given back leaves everything as it was.
+#[tokio::test]
+async fn what_is_charged_and_given_back_was_never_charged() {
+    for (store_name, store) in stores() {
+        for name in NAMES {
+            let mut subject = Subject::new(&[name]);
+            assert!(subject.set(&[name], &[(Quota::per(7, Duration::from_micros(1_000_003)), 7)]));
+            let untouched = subject.peek(&*store, BEGIN).await;
+            let mut now = BEGIN;
+            for round in 0..40u64 {
+                now += Duration::from_micros(round * 7_919 % 300_000);
+                subject.ask(&*store, Purpose::Spend, round % 3, now).await;
+                let before = subject.peek(&*store, now).await;
+                let cost = round % 5;
+                let charged = subject.ask(&*store, Purpose::Spend, cost, now).await;
+                if !charged.fits() {
+                    continue;
+                }
+                let given = subject.ask(&*store, Purpose::Give(Id::random()), cost, now).await;
+                let place = format!("{store_name} {name} round {round}");
+                assert_eq!(given.verdicts(), before, "{place}");
+                assert_eq!(subject.peek(&*store, now).await, before, "{place}");
+            }
+            // More than was ever charged.
+            let all = subject.ask(&*store, Purpose::Give(Id::random()), 1_000, now).await;
+            assert_eq!(all.verdicts()[0].remaining, 7, "{store_name} {name}");
+            assert_eq!(subject.peek(&*store, now).await, untouched, "{store_name} {name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_change_is_made_once_and_takes_no_more_than_there_is() {
+    for (store_name, store) in stores() {
+        for name in NAMES {
+            let mut subject = Subject::new(&[name]);
+            assert!(subject.set(&[name], &[(Quota::per_hour(10), 10)]));
+            let remaining = async |purpose, cost| {
+                let answer = subject.ask(&*store, purpose, cost, BEGIN).await;
+                assert_eq!(answer.verdicts()[0].wait, Wait::None);
+                answer.verdicts()[0].remaining
+            };
+            let (taken, given) = (Purpose::Take(Id::random()), Purpose::Give(Id::random()));
+            let place = format!("{store_name} {name}");
+            assert_eq!(remaining(taken, 4).await, 6, "{place}");
+            assert_eq!(remaining(taken, 4).await, 6, "{place}");
+            assert_eq!(remaining(given, 3).await, 9, "{place}");
+            assert_eq!(remaining(given, 3).await, 9, "{place}");
+            assert_eq!(remaining(Purpose::Take(Id::random()), 50).await, 0, "{place}");
+            assert_eq!(remaining(taken, 4).await, 0, "{place}");
+            assert_eq!(remaining(Purpose::Take(Id::random()), 1).await, 0, "{place}");
+            assert_eq!(remaining(Purpose::Give(Id::random()), 1).await, 1, "{place}");
+        }
+    }
+}
+
+/// Many ask for the same change at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_that_many_ask_for_at_once_is_made_once() {
+    for (store_name, store) in stores() {
+        let mut subject = Subject::new(&["bucket", "log"]);
+        assert!(subject.set(&["bucket", "log"], &[(Quota::per_hour(100), 100), (Quota::per_hour(50), 1)]));
+        let subject = Arc::new(subject);
+        for round in 1..=5 {
+            let id = Id::random();
+            let asks: Vec<_> = (0..16)
+                .map(|_| {
+                    let (store, subject) = (Arc::clone(&store), Arc::clone(&subject));
+                    tokio::spawn(async move { subject.ask(&*store, Purpose::Take(id), 7, BEGIN).await })
+                })
+                .collect();
+            for ask in asks {
+                let answer = ask.await.expect("no panic");
+                let left: Vec<u64> = answer.verdicts().iter().map(|verdict| verdict.remaining).collect();
+                assert_eq!(left, [100 - 7 * round, 50 - 7 * round], "{store_name}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn giving_to_a_key_that_is_not_known_makes_none_and_a_record_stays_for_its_time() {
+    let memory = MemoryStore::new();
+    for name in NAMES {
+        let mut subject = Subject::new(&[name]);
+        assert!(subject.set(&[name], &[(Quota::per_hour(10), 10)]));
+        subject.ask(&memory, Purpose::Give(Id::random()), 3, BEGIN).await;
+        assert_eq!(memory.keys(), 0, "{name}");
+        for version in VERSIONS {
+            let (server, mut connection) = (patient(&version.shared().url()), version.shared().connection().await);
+            let id = Id::random();
+            subject.ask(&server, Purpose::Give(id), 3, BEGIN).await;
+            let of = |piece: usize| {
+                let line = Line {
+                    scope: &subject.scopes[0],
+                    key: b"k",
+                    limit: &subject.limits[0],
+                    cost: 0,
+                    on_failure: OnFailure::Allow,
+                };
+                String::from_utf8(line.name()[..piece].concat()).expect("text")
+            };
+            let exists: bool = redis::cmd("EXISTS").arg(of(3)).query_async(&mut connection).await.expect("a reply");
+            assert!(!exists, "{version:?} {name}");
+            let record = format!("{}}}#{:032x}", of(2), id.bits());
+            let ttl: i64 = redis::cmd("PTTL").arg(record).query_async(&mut connection).await.expect("a reply");
+            let most = RECORD_TTL.as_millis() as i64;
+            assert!((most - 60_000..=most).contains(&ttl), "{version:?} {name}: {ttl}");
+        }
+    }
+}
