@@ -23,7 +23,6 @@ pub struct Cluster {
     primaries: usize,
     /// Where clients are told to go: the nodes' own ports, unless others were given.
     announced: Vec<u16>,
-    version: Version,
     files: Vec<PathBuf>,
 }
 
@@ -63,7 +62,7 @@ impl Cluster {
             let quick = ["--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"];
             nodes.push(Server::start_on(version, *port, &[&more[..], &announce, &quick].concat()));
         }
-        let cluster = Cluster { nodes, primaries: shape.primaries, announced, version, files };
+        let cluster = Cluster { nodes, primaries: shape.primaries, announced, files };
         cluster.form();
         cluster
     }
@@ -117,14 +116,6 @@ impl Cluster {
         self.builder().deadline(Duration::from_secs(30)).build().expect("sound addresses")
     }
 
-    pub fn version(&self) -> Version {
-        self.version
-    }
-
-    pub fn primaries(&self) -> &[Server] {
-        &self.nodes[..self.primaries]
-    }
-
     /// The place of the primary that slots were given to at the beginning.
     pub fn owner(&self, slot: u16) -> usize {
         usize::from(slot) / usize::from(SLOTS).div_ceil(self.primaries)
@@ -145,8 +136,8 @@ impl Cluster {
         .expect("some key")
     }
 
-    /// Gives a slot, and what is in it, to another primary, the way operators do. `during` runs while half is done.
-    pub async fn migrate(&self, slot: u16, from: usize, to: usize, during: impl AsyncFnOnce()) {
+    /// Gives a slot, and what is in it, to another primary, key by key, the way operators do. `between` runs after each step.
+    pub async fn migrate(&self, slot: u16, from: usize, to: usize, between: impl AsyncFn()) {
         let (source, target) = (&self.nodes[from], &self.nodes[to]);
         let (source_id, target_id) = (source.id(), target.id());
         let setslot = |node: &Server, what: &str, id: &str| {
@@ -154,12 +145,12 @@ impl Cluster {
         };
         setslot(target, "IMPORTING", &source_id);
         setslot(source, "MIGRATING", &target_id);
-        during().await;
+        between().await;
         loop {
             let keys: Vec<Vec<u8>> = source.ask(cmd("CLUSTER").arg("GETKEYSINSLOT").arg(slot).arg(1));
             let Some(key) = keys.first() else { break };
             source.ask::<Value>(cmd("MIGRATE").arg("127.0.0.1").arg(target.port).arg(key).arg(0).arg(5_000));
-            tokio::task::yield_now().await;
+            between().await;
         }
         setslot(target, "NODE", &target_id);
         setslot(source, "NODE", &target_id);

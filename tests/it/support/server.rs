@@ -65,7 +65,8 @@ impl Server {
     }
 
     fn start_in(version: Version, port: u16, more: &[&str], environment: &[(&str, &str)]) -> Server {
-        let script = r#""$@" >/dev/null 2>&1 & echo $!; cat >/dev/null; kill -CONT $! 2>/dev/null; kill -9 $!"#;
+        let script =
+            r#""$@" >/dev/null 2>&1 & echo $!; cat >/dev/null; kill -CONT $! 2>/dev/null; kill -9 $! 2>/dev/null"#;
         let mut shell = Command::new("sh")
             .args(["-c", script, "sh", &version.binary(), "--port", &port.to_string()])
             .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", "/tmp"])
