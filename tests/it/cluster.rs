@@ -262,8 +262,8 @@ async fn nodes_are_reached_by_name_and_as_the_user_of_the_url() {
         let store = RedisStore::builder(&url).cluster().deadline(Duration::from_secs(30)).build().expect("sound");
         assert!(!format!("{store:?}").contains("hunter2"));
         let limiter = limiter(store, [rule("r", CAPACITY)]);
-        for place in 0..3 {
-            let _ = ask(&limiter, [("r", &*keys[place])]).await;
+        for key in &keys {
+            let _ = ask(&limiter, [("r", &**key)]).await;
         }
     }
 }

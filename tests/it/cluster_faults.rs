@@ -13,7 +13,7 @@ use sluicegate::{
 };
 
 use crate::support::{
-    cluster::{CLUSTERS, Cluster, PLAIN, Shape},
+    cluster::{CLUSTERS, Cluster, PLAIN, Shape, cluster_port},
     server::Version,
     stores::namespace,
 };
@@ -30,7 +30,7 @@ fn bare(cluster: &Cluster, deadline: Duration) -> RedisStore {
 }
 
 fn limiter(store: RedisStore) -> Limiter {
-    Limiter::builder(store).namespace(namespace()).rule(rule("r")).build().expect("sound")
+    Limiter::builder(store).namespace("faults").rule(rule("r")).build().expect("sound")
 }
 
 /// How long an answer takes, and why there was none.
@@ -66,23 +66,36 @@ fn p95(mut times: Vec<Duration>) -> Duration {
     times[times.len() * 95 / 100]
 }
 
+fn parts(store: &RedisStore, keys: &[String; 3]) -> [usize; 3] {
+    let (scope, limit) = (Scope::new("faults", "r"), rule("r").check().expect("sound"));
+    keys.each_ref().map(|key| {
+        let key = key.as_bytes();
+        store.part(&Line { scope: &scope, key, limit: &limit, cost: 1, on_failure: OnFailure::Allow })
+    })
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_primary_that_is_killed_is_replaced_within_six_seconds_and_others_are_not_disturbed() {
     for version in CLUSTERS {
         let cluster = Cluster::start(version, Shape { replicas: 1, ..PLAIN });
         let keys = [0, 1, 2].map(|place| cluster.key_at(place, &[]));
         // Generous, so that a busy machine is not taken for a fault.
-        let limiter = limiter(bare(&cluster, Duration::from_secs(1)));
+        let store = bare(&cluster, Duration::from_secs(1));
+        let limiter = limiter(store.clone());
         for key in &keys {
             until_answered(&limiter, key, Duration::from_secs(5)).await;
         }
         // Somebody else asks all the time, before and after, so that both are measured under the same load.
         let others = [&*keys[0], &*keys[2]];
+        let before = parts(&store, &keys);
         let usual = tokio::join!(times(&limiter, others, 1_000), times(&limiter, others, 1_000)).0;
         cluster.nodes[1].signal("KILL");
         let (recovered, meanwhile) =
             tokio::join!(until_answered(&limiter, &keys[1], Duration::from_secs(6)), times(&limiter, others, 1_000));
         assert!(recovered > Duration::from_millis(500), "{version:?}: it was not down");
+        let after = parts(&store, &keys);
+        assert_eq!([before[0], before[2]], [after[0], after[2]]);
+        assert!(!before.contains(&after[1]), "the replica is another part: {before:?}, {after:?}");
         let (usual, meanwhile) = (p95(usual), p95(meanwhile));
         assert!(meanwhile < usual * 2 + Duration::from_millis(1), "{version:?}: {meanwhile:?}, usually {usual:?}");
     }
@@ -207,4 +220,31 @@ async fn a_charge_that_cannot_be_given_back_is_told_of() {
         assert!(since.elapsed() < Duration::from_secs(5), "nobody was told");
         tokio::task::yield_now().await;
     }
+}
+
+/// The first address hangs, and the second tells all the same; with nobody there, one who comes later is found.
+#[tokio::test]
+async fn a_seed_that_hangs_is_passed_by_and_one_that_comes_late_is_found() {
+    let port = cluster_port();
+    let seeds = |cluster: Option<&Cluster>| {
+        let more = cluster.map(|cluster| cluster.nodes[1].url());
+        let first = cluster.map_or(format!("redis://127.0.0.1:{port}"), |cluster| cluster.nodes[0].url());
+        let urls: Vec<String> = [Some(first), more].into_iter().flatten().collect();
+        limiter(RedisStore::builder(urls).cluster().bare().deadline(Duration::from_secs(2)).build().expect("sound"))
+    };
+    let early = seeds(None);
+    let (_, error) = ask(&early, "k").await;
+    assert_eq!(error.map(|error| error.kind()), Some(StoreErrorKind::Unavailable));
+    let ports = [port, cluster_port(), cluster_port()];
+    let cluster = Cluster::start(Version::Valkey9, Shape { ports: &ports, ..PLAIN });
+    until_answered(&early, "k", Duration::from_secs(5)).await;
+    cluster.nodes[0].signal("STOP");
+    let (took, error) = ask(&seeds(Some(&cluster)), &cluster_key(&cluster)).await;
+    assert_eq!(error, None, "after {took:?}");
+}
+
+/// One that the last primary keeps; the first may hang.
+fn cluster_key(cluster: &Cluster) -> String {
+    let slot = |key: &str| cluster.nodes[2].ask::<u16>(cmd("CLUSTER").arg("KEYSLOT").arg(key));
+    (0..).map(|number| format!("k{number}")).find(|key| cluster.owner(slot(key)) == 2).expect("some key")
 }

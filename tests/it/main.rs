@@ -9,6 +9,7 @@ mod applies;
 mod build_errors;
 mod cluster;
 mod cluster_faults;
+mod cluster_traces;
 mod corners;
 mod cors;
 mod credentials;

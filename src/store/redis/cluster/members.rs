@@ -95,3 +95,46 @@ impl Members {
 fn too_many() -> StoreError {
     StoreError::new(crate::error::StoreErrorKind::Garbled, "the Cluster names more nodes than it has slots")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::redis::{RedisStore, Topology};
+
+    fn address(host: &str) -> Address {
+        Address { host: host.into(), port: 1 }
+    }
+
+    fn range(first: u16, last: u16, owner: &str) -> Range {
+        Range { first, last, owner: address(owner) }
+    }
+
+    #[test]
+    fn members_keep_their_number_and_no_newcomer_gets_that_of_one_it_replaces() {
+        let store = RedisStore::builder("redis://seed:1").cluster().build().expect("sound");
+        let Topology::Cluster(cluster) = &store.0.topology else { panic!("no Cluster") };
+        let make = |address: &Address, part| cluster.member(address, part);
+        let seed = make(&address("seed"), 0).expect("a member");
+        let mut members = Members::default();
+        let adopt = |members: &mut Members, owners: [&str; 2]| {
+            let ranges = [range(0, 8_000, owners[0]), range(8_001, 16_383, owners[1])];
+            members.adopt(&ranges, &seed, &make).expect("a map");
+            [0, 16_383].map(|slot| Arc::clone(members.owner(slot).expect("an owner")))
+        };
+        assert!(!members.is_loaded());
+        let [first, second] = adopt(&mut members, ["seed", "b"]);
+        assert_eq!([first.part, second.part], [1, 2]);
+        assert!(Arc::ptr_eq(&first.node, &seed.node), "the seed's connection is used on");
+        let [third, same] = adopt(&mut members, ["c", "b"]);
+        assert!(Arc::ptr_eq(&same, &second));
+        assert_eq!((third.part, members.list().len()), (3, 2), "the seed is gone");
+        let [fourth, _] = adopt(&mut members, ["d", "b"]);
+        assert_eq!(fourth.part, 1, "numbers stay small");
+        let moved = members.moved(0, &address("e"), &make).expect("a member");
+        assert_eq!((moved.part, members.list().len()), (3, 3));
+        assert!(Arc::ptr_eq(&moved, members.owner(0).expect("an owner")));
+        assert!(Arc::ptr_eq(&moved, &members.at(&address("e"), &make).expect("known")));
+        let _ = members.adopt(&[range(5, 5, "b")], &seed, &make);
+        assert!(members.owner(4).is_none() && members.owner(5).is_some(), "a slot may have no owner");
+    }
+}
