@@ -13,14 +13,14 @@ use super::{
 };
 use crate::{
     error::{StoreError, StoreErrorKind},
-    store::{Answer, Ask, Line},
+    store::{Answer, Ask, Line, Purpose},
 };
 
 /// More redirects in one call are a Cluster that does not know itself.
 const HOPS: usize = 5;
 /// How often the keys of one call are waited for, that a migration has torn apart, before they are asked for one by one.
 const TORN: usize = 2;
-/// How long a slot that is on its way gets before it is asked for again.
+/// How long a slot that is on its way gets before it is asked for again; twice as long each time.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// What is to be done with lines of one slot.
@@ -36,6 +36,12 @@ impl<'a> Work<'a> {
             Work::Decide(ask) => ask.lines,
             Work::Forget(lines) => lines,
         }
+    }
+
+    /// Whether it has an id. Its record stands for the lines that were sent together, so they must not be parted; and it is not
+    /// urgent, so whoever sends it tries again later.
+    fn is_made_once(&self) -> bool {
+        matches!(self, Work::Decide(ask) if matches!(ask.purpose, Purpose::Take(_) | Purpose::Give(_)))
     }
 
     /// The same for some of the lines.
@@ -108,11 +114,14 @@ impl Cluster {
                     return Err(error.into());
                 }
                 Some(Turn::TryAgain) => {
-                    torn += 1;
-                    if torn > TORN && work.lines().len() > 1 {
+                    if work.is_made_once() {
+                        return Err(error.into());
+                    }
+                    if torn == TORN && work.lines().len() > 1 {
                         return Err(Fault::Torn);
                     }
-                    sleep_until(span.until.min(Instant::now() + PAUSE)).await;
+                    sleep_until(span.until.min(Instant::now() + PAUSE * (1 << torn.min(6)))).await;
+                    torn += 1;
                 }
                 Some(Turn::Moved(target)) => {
                     self.refresh();

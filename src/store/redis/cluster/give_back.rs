@@ -16,8 +16,9 @@ use crate::{
     store::{Ask, Id, Line, Purpose, Scope, Time},
 };
 
-/// How often it is tried, with a pause in between that doubles: for some three seconds in all, as long as a failover takes.
-const TRIES: u32 = 6;
+/// How often it is tried, with a pause in between that doubles: for some thirteen seconds in all. A failover takes less, and so
+/// does moving a slot, in most cases.
+const TRIES: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(100);
 /// How many requests' charges may be on their way back at a time. More are left to time.
 pub(super) const MOST: usize = 1_024;
@@ -68,7 +69,7 @@ impl Cluster {
         }
     }
 
-    /// One line a call: such a call is never torn apart by a migration.
+    /// One line a call, so that no other holds it up.
     async fn give_line_back(self: &Arc<Cluster>, kept: &Kept, time: Time) {
         let purpose = Purpose::Give(Id::random());
         let work = Work::Decide(Ask { lines: &[kept.line()], purpose, time });
@@ -77,11 +78,7 @@ impl Cluster {
             let since = Instant::now();
             let span = Span { since, until: since + self.wiring.deadline };
             // The same id each time: where only the reply was lost, the second time changes nothing.
-            let error = match self.call(kept.slot, &work, span).await {
-                Ok(_) => return,
-                Err(Fault::Failed(error)) => error,
-                Err(Fault::Torn) => continue,
-            };
+            let Err(Fault::Failed(error)) = self.call(kept.slot, &work, span).await else { return };
             if tried == TRIES || !error.is_transient() {
                 return self.wiring.observers.tell(&StoreEvent::NotGivenBack(error));
             }
