@@ -33,6 +33,7 @@
 //! | what refused requests get, gRPC calls too | [`refusal`], [`RateLimitLayer::on_refused`] |
 //! | quota fields, and what clients do with them | [`Headers`], the page on [headers](guide::headers) |
 //! | Redis or Valkey, deadlines, failures | [`RedisStore`], the page on [Redis](guide::redis) |
+//! | a Cluster: slots, hash tags, failover | [`RedisStore::builder`], [`LimiterBuilder::same_slot`], the page on [Clusters](guide::cluster) |
 //! | the decision in a handler | [`Decision`], an axum extractor and a request extension |
 //! | limits without HTTP: jobs, sockets, queues | [`Limiter::acquire`], [`Limiter::peek`], [`Limiter::reset`] |
 //! | metrics and alarms | [`Observer`] |
@@ -93,6 +94,9 @@ pub mod guide {
 
     #[doc = include_str!("docs/architecture.md")]
     pub mod architecture {}
+
+    #[doc = include_str!("docs/cluster.md")]
+    pub mod cluster {}
 
     #[doc = include_str!("docs/headers.md")]
     pub mod headers {}

@@ -78,16 +78,16 @@ pub enum StoreEvent {
         /// How much they were charged, all together.
         units: u64,
     },
-    /// Units that were to be charged or given back later never were.
-    Lost {
+    /// The store was never told of some of what had been admitted without it.
+    NotCommitted {
         /// How many.
         units: u64,
     },
-    /// What a refused or abandoned call had added could not be taken back, and stays counted until its window ends. Only where
-    /// the store does without scripts.
-    NotTakenBack(StoreError),
     /// The store is full: a new key was counted in its rule's overflow count.
     Overflowed,
+    /// What had been charged for a request that was refused or given up in the end could not be given back: it counts until the
+    /// limit forgets it.
+    NotGivenBack(StoreError),
 }
 
 /// Those who watch a store, and the log.
@@ -129,9 +129,9 @@ impl Observers {
             StoreEvent::Opened { .. } => 6,
             StoreEvent::Closed { .. } => 7,
             StoreEvent::Committed { .. } => 8,
-            StoreEvent::Lost { .. } => 9,
+            StoreEvent::NotCommitted { .. } => 9,
             StoreEvent::NoFunctions => 10,
-            StoreEvent::NotTakenBack(_) => 11,
+            StoreEvent::NotGivenBack(_) => 11,
         };
         let now = 1_000_000 + crate::limit::micros(self.since.get_or_init(Instant::now).elapsed());
         let Some(logged) = self.logged.get(kind) else { return };
@@ -159,10 +159,12 @@ impl Observers {
             StoreEvent::Committed { counts, units } => {
                 tracing::info!(counts, units, "told the rate limit store what was admitted without it");
             }
-            StoreEvent::Lost { units } => {
-                tracing::warn!(units, "units that were to be charged or given back later are lost");
+            StoreEvent::NotCommitted { units } => {
+                tracing::warn!(units, "the rate limit store was never told of some of what was admitted without it");
             }
-            StoreEvent::NotTakenBack(error) => tracing::warn!(%error, "could not take back what a call had added"),
+            StoreEvent::NotGivenBack(error) => {
+                tracing::warn!(%error, "a charge for a refused request was not given back")
+            }
             StoreEvent::Overflowed => {
                 tracing::warn!(
                     "the memory store is full: new keys share one count per rule; raise MemoryStore::max_keys"

@@ -22,6 +22,7 @@ const MOST_RULES: usize = 64;
 pub struct LimiterBuilder {
     store: Box<dyn Store>,
     namespace: String,
+    same_slot: bool,
     rules: Vec<Rule>,
     on_failure: OnFailure,
     clock: Clock,
@@ -33,6 +34,7 @@ impl LimiterBuilder {
         LimiterBuilder {
             store,
             namespace: program(),
+            same_slot: false,
             rules: Vec::new(),
             on_failure: OnFailure::default(),
             clock: Clock::store(),
@@ -51,6 +53,20 @@ impl LimiterBuilder {
     /// programs do not meet by accident; name one where the program's name says little.
     pub fn namespace(mut self, namespace: impl Into<String>) -> LimiterBuilder {
         self.namespace = namespace.into();
+        self
+    }
+
+    /// Puts all counts of this limiter into one slot of a Cluster, with the namespace as hash tag. Then every decision is one
+    /// call of one script there, all or nothing at one moment, whatever the keys. The price: one node carries the whole
+    /// limiter, however many there are.
+    ///
+    /// Without it, rules whose keys are equal share a slot anyway; rules with other keys are judged by other nodes at the same
+    /// time, and what one grants is given back when another refuses. See the page on [Clusters](crate::guide::cluster).
+    ///
+    /// The names of counts change with it, from `namespace:v1:{key}:rule` to `{namespace}:v1:{key}:rule`, so a limiter that
+    /// gets or loses it begins afresh; and so does a Redis user's permission, from `~namespace:*` to `~{namespace}:*`.
+    pub fn same_slot(mut self) -> LimiterBuilder {
+        self.same_slot = true;
         self
     }
 
@@ -99,7 +115,7 @@ impl LimiterBuilder {
                     "stands twice; give each rule a name of its own".into(),
                 ));
             }
-            let scope = Scope::new(&self.namespace, &rule.name);
+            let scope = scope(&self.namespace, &rule.name, self.same_slot)?;
             let Some(key) = rule.key else { continue };
             rules.push(CheckedRule {
                 index,
@@ -125,6 +141,22 @@ impl LimiterBuilder {
             failures: Failures::default(),
             warned_of_layering_twice: false.into(),
         })))
+    }
+}
+
+/// The place of a rule in the store.
+fn scope(namespace: &str, rule: &str, same_slot: bool) -> Result<Scope, BuildError> {
+    if !same_slot {
+        return Ok(Scope::new(namespace, rule));
+    }
+    let scope = Scope::in_one_slot(namespace, rule);
+    // A name falls into the slot of its first hash tag. Were that another than the namespace, or one with the key in it, the
+    // promise of one call would be broken when the keys come, so it is checked now.
+    if scope.tag() == Some(namespace) {
+        Ok(scope)
+    } else {
+        let text = format!("the namespace {namespace:?} is no hash tag: counts would fall into several slots");
+        Err(BuildError::rule(rule, "same_slot", text))
     }
 }
 

@@ -5,10 +5,11 @@ use std::{sync::Arc, time::Duration};
 use tokio::{runtime::Handle, task::JoinSet, time::sleep};
 
 use super::{
-    Shared,
+    Shared, fallback,
     journal::{Commit, Went},
 };
 use crate::{
+    error::StoreError,
     observer::StoreEvent,
     random,
     store::{Ask, Id, Line, OwnedLine, Purpose, Time},
@@ -53,7 +54,7 @@ impl Shared {
                 }
             }
             let (commit, lost) = self.journal.commit(&name, |line| self.local.spent(line, time));
-            self.lose(lost);
+            self.not_committed(lost);
             let Some(commit) = commit else { continue };
             let shared = Arc::clone(self);
             tasks.spawn(async move {
@@ -85,25 +86,28 @@ impl Shared {
     /// Gives back what the store has charged, off the request's path.
     pub(super) fn give_back(self: &Arc<Shared>, lines: &[Line<'_>], time: Time) {
         let lines: Vec<OwnedLine> = lines.iter().map(OwnedLine::of).collect();
-        let units = lines.iter().map(|line| line.cost).sum();
-        let Ok(runtime) = Handle::try_current() else { return self.lose(units) };
+        let Ok(runtime) = Handle::try_current() else { return self.not_given_back(fallback::open()) };
         let shared = Arc::clone(self);
         runtime.spawn(async move {
             let lines: Vec<Line<'_>> = lines.iter().map(OwnedLine::line).collect();
             let ask = Ask { lines: &lines, purpose: Purpose::Give(Id::random()), time };
-            for tried in 0..TRIES {
-                if shared.ask_past_breakers(&ask).await.is_ok() {
-                    return;
+            for tried in 0.. {
+                let Err(error) = shared.ask_past_breakers(&ask).await else { return };
+                if tried == TRIES {
+                    return shared.not_given_back(error);
                 }
                 sleep(Duration::from_millis(100 << tried).mul_f64(1.0 + random::share())).await;
             }
-            shared.lose(units);
         });
     }
 
-    pub(super) fn lose(&self, units: u64) {
+    fn not_given_back(&self, error: StoreError) {
+        self.observers.tell(&StoreEvent::NotGivenBack(error));
+    }
+
+    pub(super) fn not_committed(&self, units: u64) {
         if units > 0 {
-            self.observers.tell(&StoreEvent::Lost { units });
+            self.observers.tell(&StoreEvent::NotCommitted { units });
         }
     }
 }

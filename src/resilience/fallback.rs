@@ -99,7 +99,7 @@ impl Shared {
             let lines: SmallVec<[Line<'_>; 4]> =
                 (0..).zip(ask.lines).filter(|(place, line)| missed(*place, line)).map(|(_, line)| *line).collect();
             if !lines.is_empty() {
-                self.lose(self.journal.add(&lines));
+                self.not_committed(self.journal.add(&lines));
             }
         }
         error.with(Partial::new(verdicts.into_vec()).charged(ask.purpose == Purpose::Spend))

@@ -70,7 +70,7 @@ pub struct Line<'a> {
 impl Line<'_> {
     /// The full name of the count, `namespace:v1:{key}:rule`, in three pieces.
     pub fn name(&self) -> [&[u8]; 3] {
-        [self.scope.before.as_bytes(), self.key, self.scope.after.as_bytes()]
+        self.scope.name(self.key)
     }
 }
 
@@ -97,6 +97,24 @@ impl Scope {
         let after: Box<str> = format!("}}:{}", String::from_utf8_lossy(&escaped)).into();
         let number = number_of(format!("{before}{after}"));
         Scope { before, after, number }
+    }
+
+    /// The same with the namespace as hash tag: names of all rules and keys fall into one slot of a Cluster,
+    /// `{namespace}:v1:{key}:rule`.
+    pub fn in_one_slot(namespace: &str, rule: &str) -> Scope {
+        Scope::new(&format!("{{{namespace}}}"), rule)
+    }
+
+    /// The hash tag that is the same for every key, if there is one.
+    pub(crate) fn tag(&self) -> Option<&str> {
+        let (tag, _) = self.before.split_once('{')?.1.split_once('}')?;
+        (!tag.is_empty()).then_some(tag)
+    }
+
+    /// The full name of a key's count in three pieces.
+    #[inline]
+    pub(crate) fn name<'a>(&'a self, key: &'a [u8]) -> [&'a [u8]; 3] {
+        [self.before.as_bytes(), key, self.after.as_bytes()]
     }
 
     /// A number that stands for the namespace and the rule in this process: equal where they are, and only there.

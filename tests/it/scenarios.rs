@@ -267,7 +267,7 @@ async fn a_changed_quota_keeps_what_was_used() {
     for backend in every_store() {
         for kind in KINDS {
             for (number, (old, new)) in quotas().iter().flat_map(|old| quotas().map(|new| (*old, new))).enumerate() {
-                for share in 1..=if backend.version().is_none() { 3 } else { 1 } {
+                for share in 1..=if backend.is_memory() { 3 } else { 1 } {
                     changed_quota(&backend, kind, old, new, share, format!("{kind}-{number}-{share}")).await;
                 }
             }

@@ -14,7 +14,7 @@ use sluicegate::{
 
 use crate::support::{
     server::VERSIONS,
-    stores::{BEGIN, Backend, namespace, patient},
+    stores::{BEGIN, Backend, every_store, namespace, patient},
 };
 
 pub const NAMES: [&str; 7] = ["fixed", "first", "log", "counter", "bucket", "gcra", "leaky"];
@@ -172,12 +172,9 @@ async fn every_algorithm_alone_agrees_with_its_script() {
 
 #[tokio::test]
 async fn all_algorithms_in_one_decision_agree() {
-    for version in VERSIONS {
-        for trace in traces(77, true).take(40) {
-            compare(&Backend::redis(version), &NAMES, &trace).await;
-        }
-        for trace in traces(78, true).take(10) {
-            compare(&Backend::functions(version), &NAMES, &trace).await;
+    for trace in traces(77, true).take(40) {
+        for backend in every_store().iter().filter(|backend| !backend.is_memory()) {
+            compare(backend, &NAMES, &trace).await;
         }
     }
 }

@@ -7,6 +7,7 @@ use super::{
     RedisStore, Topology,
     address::{has_tls, read},
     check,
+    cluster::Cluster,
     dial::Dial,
     engine::Engine,
     replicas::Replicas,
@@ -39,6 +40,7 @@ pub struct RedisStoreBuilder {
     bare: bool,
     engine: Engine,
     replicas: Vec<String>,
+    cluster: bool,
 }
 
 /// Where connections come from.
@@ -71,6 +73,7 @@ impl RedisStoreBuilder {
             bare: false,
             engine: Engine::default(),
             replicas: Vec::new(),
+            cluster: false,
         }
     }
 
@@ -226,6 +229,13 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// The addresses are those of nodes of a Cluster: one or several, any of which tells of the others. User, password and
+    /// all else hold for every node. See the page on [Clusters](crate::guide::cluster).
+    pub fn cluster(mut self) -> RedisStoreBuilder {
+        self.cluster = true;
+        self
+    }
+
     /// The store. It connects when it is first asked.
     ///
     /// # Errors
@@ -245,6 +255,10 @@ impl RedisStoreBuilder {
         let addresses = self.addresses()?;
         let replicas: Vec<ConnectionInfo> = self.replicas.iter().map(|url| read(url)).collect::<Result<_, _>>()?;
         let wiring = self.wiring(addresses.iter().chain(&replicas))?;
+        let wiring = Arc::new(wiring);
+        if self.cluster {
+            return self.clustered(&addresses, wiring);
+        }
         let supply = match (&self.source, &self.sentinel) {
             (Source::Pool(pool), _) => Supply::Given(pool.clone()),
             (Source::Urls(_), Some(name)) => wiring.supply_by(self.sentinels(name, addresses)?)?,
@@ -264,6 +278,29 @@ impl RedisStoreBuilder {
             replicas.into_iter().map(|replica| wiring.supply_any(self.greeted(replica))).collect();
         let replicas = Replicas::new(&replicas?, &wiring);
         Ok(RedisStore::new(Topology::One(wiring.node(&supply)), replicas, wiring))
+    }
+
+    fn clustered(&self, seeds: &[ConnectionInfo], wiring: Arc<Wiring>) -> Result<RedisStore, BuildError> {
+        let wrong = |field, text: &str| Err(BuildError::new(field, text));
+        if matches!(self.source, Source::Pool(_)) {
+            return wrong(
+                "cluster",
+                "a pool leads to one server, and a Cluster is several; give addresses of its nodes",
+            );
+        }
+        if self.sentinel.is_some() {
+            return wrong(
+                "sentinel",
+                "Sentinels watch servers that are no Cluster; say .cluster() or .sentinel(..), not both",
+            );
+        }
+        if !self.replicas.is_empty() {
+            return wrong("peek_from_replicas", "is for single servers and Sentinel; of a Cluster primaries answer");
+        }
+        let seeds: Vec<ConnectionInfo> = seeds.iter().map(|seed| self.greeted(seed.clone())).collect();
+        let cluster = Cluster::new(Arc::clone(&wiring), &seeds)?;
+        let none = Replicas::new(&[], &wiring);
+        Ok(RedisStore::new(Topology::Cluster(Arc::new(cluster)), none, wiring))
     }
 
     /// The addresses, and whether the other settings go with them.

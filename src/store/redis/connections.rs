@@ -17,6 +17,7 @@ use redis::{Cmd, Pipeline, RedisResult, Value};
 use tokio::sync::watch;
 
 use super::{
+    cluster::Redirect,
     gate::Gate,
     link::Link,
     slot::{Slot, Turn},
@@ -54,6 +55,9 @@ pub(super) struct Live {
     /// Timeouts in a row; also tells this connection from those before and after it.
     pub(super) timeouts: Arc<AtomicU32>,
     pub(super) demoted: bool,
+    /// Whether each command goes with an `ASKING`, and how a Cluster node turned the last one away.
+    pub(super) asking: bool,
+    pub(super) redirect: Option<Redirect>,
 }
 
 impl Connections {
@@ -109,16 +113,48 @@ impl Connections {
 impl Live {
     /// Sends a command; an error reply is an error.
     pub(super) async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
+        let reply = if self.asking {
+            self.send_asking(command).await?
+        } else {
+            self.link.connection.send_packed_command(command).await?
+        };
         // Errors inside an array make no sense as a decision either; looking for them there would copy it.
-        match self.link.connection.send_packed_command(command).await? {
-            Value::ServerError(error) => Err(error.into()),
+        match reply {
+            Value::ServerError(error) => {
+                self.redirect = Redirect::read(&error);
+                Err(error.into())
+            }
             reply => Ok(reply),
         }
     }
 
     /// Sends commands together; the reply of each, errors among them.
     pub(super) async fn send_all(&mut self, commands: &Pipeline) -> RedisResult<Vec<Value>> {
-        self.link.connection.send_packed_commands(commands, 0, commands.len()).await
+        let replies = self.link.connection.send_packed_commands(commands, 0, commands.len()).await?;
+        self.redirect = replies.iter().find_map(|reply| match reply {
+            Value::ServerError(error) => Redirect::read(error),
+            _ => None,
+        });
+        Ok(replies)
+    }
+
+    /// In one pipeline, since the word holds for the next command on the connection, whoever sends it.
+    #[cold]
+    async fn send_asking(&mut self, command: &Cmd) -> RedisResult<Value> {
+        let mut pipeline = redis::pipe();
+        pipeline.cmd("ASKING").add_command(command.clone());
+        let mut replies = Box::pin(self.link.connection.send_packed_commands(&pipeline, 0, 2)).await?;
+        Ok(replies.pop().unwrap_or(Value::Nil))
+    }
+
+    /// Sends an `ASKING` before each command from now on: the node is to serve a slot that is on its way to it.
+    pub(super) fn ask_first(&mut self) {
+        self.asking = true;
+    }
+
+    /// How a Cluster node turned the last command away, if it did.
+    pub(super) fn redirect(&mut self) -> Option<Redirect> {
+        self.redirect.take()
     }
 
     /// The server answered.

@@ -35,7 +35,7 @@ pub(super) fn calling(error: &RedisError, script: Option<&Assembled>) -> Failure
         }
         "MOVED" | "ASK" | "CROSSSLOT" => Failure::Keep(say(
             StoreErrorKind::Permanent,
-            format!("{code}: the server is a Cluster node; give the address of a single server"),
+            format!("{code}: the server is a Cluster node; say so with .cluster() when the store is built"),
         )),
         "NOPERM" => Failure::Keep(no_permission(Engine::Script)),
         "NOAUTH" | "WRONGPASS" => Failure::Replace(refused_login()),

@@ -5,6 +5,7 @@ mod assemble;
 mod builder;
 mod cell;
 mod check;
+mod cluster;
 mod connections;
 mod dial;
 mod engine;
@@ -38,7 +39,7 @@ pub use builder::RedisStoreBuilder;
 pub use check::Report;
 pub use urls::Urls;
 
-use self::{node::Node, replicas::Replicas, wiring::Wiring};
+use self::{cluster::Cluster, node::Node, replicas::Replicas, wiring::Wiring};
 use super::{Answer, Ask, Line, Purpose, Store, StoreFuture};
 use crate::{
     error::{BuildError, StoreError},
@@ -64,6 +65,16 @@ use crate::{
 /// call of one script. Whatever the server does, no ask takes longer than the deadline, 10 ms unless said otherwise; a call
 /// that the server comes to after that charges nothing.
 ///
+/// For a Cluster, name some of its nodes and say so; see the page on [Clusters](crate::guide::cluster).
+///
+/// ```no_run
+/// # fn main() -> Result<(), sluicegate::BuildError> {
+/// let nodes = ["redis://10.0.0.1:6379", "redis://10.0.0.2:6379"];
+/// let store = sluicegate::RedisStore::builder(nodes).cluster().build()?;
+/// # Ok(())
+/// # }
+/// ```
+///
 /// Clones share the connections.
 #[derive(Clone)]
 pub struct RedisStore(Arc<Inner>);
@@ -72,12 +83,13 @@ struct Inner {
     topology: Topology,
     /// For look-ups only.
     replicas: Replicas,
-    wiring: Wiring,
+    wiring: Arc<Wiring>,
 }
 
 /// How the servers hang together.
 enum Topology {
     One(Node),
+    Cluster(Arc<Cluster>),
 }
 
 impl RedisStore {
@@ -130,6 +142,7 @@ impl RedisStore {
         let patience = self.0.wiring.connect_timeout;
         let mut report = match &self.0.topology {
             Topology::One(node) => check::node(node, namespace, patience).await,
+            Topology::Cluster(cluster) => cluster.check(namespace, patience).await,
         };
         for node in self.0.replicas.nodes() {
             report.add_replica(check::node(node, namespace, patience).await);
@@ -137,19 +150,21 @@ impl RedisStore {
         report
     }
 
-    fn new(topology: Topology, replicas: Replicas, wiring: Wiring) -> RedisStore {
+    fn new(topology: Topology, replicas: Replicas, wiring: Arc<Wiring>) -> RedisStore {
         RedisStore(Arc::new(Inner { topology, replicas, wiring }))
     }
 
     async fn decide(&self, ask: &Ask<'_>) -> Result<Answer, StoreError> {
-        let until = Instant::now() + self.0.wiring.deadline;
+        let since = Instant::now();
+        let until = since + self.0.wiring.deadline;
         if ask.purpose == Purpose::Peek
             && let Some(answer) = Box::pin(self.0.replicas.peek(ask)).await
         {
             return Ok(answer);
         }
         match &self.0.topology {
-            Topology::One(node) => node.within(until, async move |used| node.decide(ask, used).await).await,
+            Topology::One(node) => node.within(until, async move |used| node.decide(ask, since, used).await).await,
+            Topology::Cluster(cluster) => cluster.decide(ask, until).await,
         }
     }
 
@@ -157,6 +172,7 @@ impl RedisStore {
         let until = Instant::now() + self.0.wiring.deadline;
         match &self.0.topology {
             Topology::One(node) => node.within(until, async move |used| node.forget(lines, used).await).await,
+            Topology::Cluster(cluster) => cluster.forget(lines, until).await,
         }
     }
 }
@@ -176,6 +192,13 @@ impl Store for RedisStore {
 
     fn accept(&self, rules: &[(&str, &Limit)]) -> Result<(), BuildError> {
         self.0.wiring.engine.accept(rules)
+    }
+
+    fn part(&self, line: &Line<'_>) -> usize {
+        match &self.0.topology {
+            Topology::One(_) => 0,
+            Topology::Cluster(cluster) => cluster.part(line),
+        }
     }
 
     fn deadline(&self) -> Option<Duration> {

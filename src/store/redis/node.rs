@@ -17,12 +17,13 @@ use super::{
     estimate::ServerClock,
     failure::{self, Failure},
     functions::Functions,
-    scripts::{Script, Scripts},
+    scripts::{Given, Script, Scripts},
     wire::{self, Args, Reply},
 };
 use crate::{
     algorithm::EXACT,
     error::{StoreError, StoreErrorKind},
+    limit::micros,
     observer::{Observers, StoreEvent},
     store::{Answer, Ask, Id, Line, Purpose, RECORD_TTL, Time},
 };
@@ -46,6 +47,8 @@ pub(super) struct Node {
     pub(super) injected: AtomicU64,
     pub(super) scripts: Arc<Scripts>,
     pub(super) functions: Functions,
+    /// Scripts for giving back that this server has.
+    pub(super) given: Given,
     pub(super) clock: ServerClock,
     pub(super) deadline: Duration,
     pub(super) observers: Arc<Observers>,
@@ -82,22 +85,32 @@ impl Node {
         self
     }
 
-    pub(super) async fn decide(&self, ask: &Ask<'_>, used: &mut Option<Live>) -> Result<Answer, StoreError> {
+    /// `since` is when the ask began: other nodes may have been asked before.
+    pub(super) async fn decide(
+        &self,
+        ask: &Ask<'_>,
+        since: Instant,
+        used: &mut Option<Live>,
+    ) -> Result<Answer, StoreError> {
         if self.is_replica && ask.purpose != Purpose::Peek {
             return Err(StoreError::new(StoreErrorKind::Permanent, "a replica changes no counts"));
         }
         match self.engine {
-            Engine::Script | Engine::Functions => self.decide_by_script(ask, used).await,
+            Engine::Script | Engine::Functions => self.decide_by_script(ask, since, used).await,
             // Boxed: they are seldom used, and would make the future of every call larger.
             Engine::Cell => Box::pin(self.decide_by_cell(ask, used)).await,
             Engine::Plain => Box::pin(self.decide_plainly(ask, used)).await,
         }
     }
 
-    async fn decide_by_script(&self, ask: &Ask<'_>, used: &mut Option<Live>) -> Result<Answer, StoreError> {
-        // What must not be judged later than the deadline began before there was a connection.
-        let began = self.clock.local();
-        let live = used.insert(self.connections.get().await?);
+    async fn decide_by_script(
+        &self,
+        ask: &Ask<'_>,
+        since: Instant,
+        used: &mut Option<Live>,
+    ) -> Result<Answer, StoreError> {
+        let began = self.clock.local().saturating_sub_unsigned(micros(since.elapsed()));
+        let live = self.live(used).await?;
         match self.judge(ask, began, live).await {
             Err(error) if live.demoted => Box::pin(self.decide_elsewhere(ask, began, used, error)).await,
             result => result,
@@ -174,6 +187,11 @@ impl Node {
         ask: &Ask<'_>,
         args: &Args,
     ) -> Result<Value, StoreError> {
+        // Nobody waits for what is given back, so it goes out whole the first time: a second turn would put it behind those who
+        // ask next.
+        if matches!(ask.purpose, Purpose::Give(_)) && self.given.is_new(&script.sha) {
+            return Box::pin(self.send_script(live, script, ask, args)).await;
+        }
         let verb = if self.is_replica { "EVALSHA_RO" } else { "EVALSHA" };
         let command = script_command(verb, &script.sha, ask, args);
         match live.send(&command).await {
@@ -226,8 +244,27 @@ impl Node {
         }
     }
 
+    /// The connection that is in use already, or one.
+    pub(super) async fn live<'a>(&self, used: &'a mut Option<Live>) -> Result<&'a mut Live, StoreError> {
+        match used {
+            Some(live) => Ok(live),
+            None => Ok(used.insert(self.connections.get().await?)),
+        }
+    }
+
+    /// The reply to a command that charges nothing.
+    pub(super) async fn query(&self, command: &Cmd) -> Result<Value, StoreError> {
+        let mut live = self.connections.get().await?;
+        let error = match live.send(command).await {
+            Ok(reply) => return Ok(reply),
+            Err(error) => error,
+        };
+        self.conclude(&mut live, &error, None)?;
+        Err(StoreError::new(StoreErrorKind::Garbled, "NOSCRIPT: no script was called"))
+    }
+
     pub(super) async fn forget(&self, lines: &[Line<'_>], used: &mut Option<Live>) -> Result<(), StoreError> {
-        let live = used.insert(self.connections.get().await?);
+        let live = self.live(used).await?;
         let mut command = redis::cmd("DEL");
         match self.engine {
             Engine::Script | Engine::Functions => names(&mut command, lines),

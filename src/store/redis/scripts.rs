@@ -1,7 +1,7 @@
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
-        Arc, PoisonError, RwLock,
+        Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicU32, Ordering},
     },
 };
@@ -83,6 +83,24 @@ impl Scripts {
         }
         scripts.insert(kinds, Arc::clone(&script));
         script
+    }
+}
+
+/// Digests of scripts that a server has been sent.
+#[derive(Default)]
+pub(super) struct Given(Mutex<HashSet<String>>);
+
+impl Given {
+    /// Whether the server is not known to have it. It is from now on.
+    pub(super) fn is_new(&self, sha: &str) -> bool {
+        let mut given = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if given.contains(sha) {
+            return false;
+        }
+        if given.len() >= MOST {
+            given.clear();
+        }
+        given.insert(sha.to_owned())
     }
 }
 

@@ -56,6 +56,8 @@ impl Slot {
                 slot: Arc::clone(self),
                 timeouts: Arc::clone(timeouts),
                 demoted: false,
+                asking: false,
+                redirect: None,
             }),
             _ => None,
         }

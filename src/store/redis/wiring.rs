@@ -16,7 +16,7 @@ use super::{
     functions::Functions,
     manager::{Manager, Target},
     node::Node,
-    scripts::Scripts,
+    scripts::{Given, Scripts},
     sentinel::Sentinels,
     supply::Supply,
 };
@@ -64,6 +64,7 @@ impl Wiring {
             injected: AtomicU64::new(0),
             scripts: Arc::clone(&self.scripts),
             functions: Functions::default(),
+            given: Given::default(),
             clock: ServerClock::new(),
             deadline: self.deadline,
             observers: Arc::clone(&self.observers),

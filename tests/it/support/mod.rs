@@ -2,6 +2,7 @@
 
 pub mod app;
 pub mod asking;
+pub mod cluster;
 pub mod echo;
 pub mod flaky;
 pub mod folder;

@@ -1,4 +1,4 @@
-//! One suite over every store: the memory store and each server version.
+//! One suite over every store: the memory store, each server version, and Clusters.
 
 use std::{
     sync::atomic::{AtomicU32, Ordering},
@@ -7,7 +7,10 @@ use std::{
 
 use sluicegate::{Clock, Limiter, LimiterBuilder, ManualClock, MemoryStore, RedisStore, Rule};
 
-use super::server::{VERSIONS, Version};
+use super::{
+    cluster::Cluster,
+    server::{VERSIONS, Version},
+};
 
 /// A store, and a namespace that no other test uses.
 #[derive(Clone, Debug)]
@@ -21,6 +24,7 @@ pub struct Backend {
 enum Kind {
     Memory(MemoryStore),
     Redis(RedisStore, Version),
+    Cluster(RedisStore, bool),
 }
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -48,10 +52,21 @@ impl Backend {
         }
     }
 
-    /// The server behind it, if there is one.
+    /// Three primaries; with all counts in one slot, or each wherever its key falls.
+    pub fn cluster(version: Version, same_slot: bool) -> Backend {
+        let name = format!("a Cluster of {version:?}{}", if same_slot { ", one slot" } else { "" });
+        let store = Cluster::shared(version).patient();
+        Backend { name, namespace: namespace(), kind: Kind::Cluster(store, same_slot) }
+    }
+
+    pub fn is_memory(&self) -> bool {
+        matches!(self.kind, Kind::Memory(_))
+    }
+
+    /// The single server behind it, if there is one.
     pub fn version(&self) -> Option<Version> {
         match self.kind {
-            Kind::Memory(_) => None,
+            Kind::Memory(_) | Kind::Cluster(..) => None,
             Kind::Redis(_, version) => Some(version),
         }
     }
@@ -60,6 +75,8 @@ impl Backend {
         let builder = match &self.kind {
             Kind::Memory(store) => Limiter::builder(store.clone()),
             Kind::Redis(store, _) => Limiter::builder(store.clone()),
+            Kind::Cluster(store, false) => Limiter::builder(store.clone()),
+            Kind::Cluster(store, true) => Limiter::builder(store.clone()).same_slot(),
         };
         builder.namespace(&*self.namespace)
     }
@@ -71,10 +88,12 @@ impl Backend {
     }
 }
 
-/// The memory store, every server version, and those that have functions by these.
+/// The memory store, every server version, those that have functions by these, and Clusters.
 pub fn every_store() -> Vec<Backend> {
     let functions = [Version::Redis7, Version::Valkey9].map(Backend::functions);
-    std::iter::once(Backend::memory()).chain(VERSIONS.map(Backend::redis)).chain(functions).collect()
+    let clusters = [(Version::Redis7, false), (Version::Valkey9, true)];
+    let clusters = clusters.map(|(version, same_slot)| Backend::cluster(version, same_slot));
+    std::iter::once(Backend::memory()).chain(VERSIONS.map(Backend::redis)).chain(functions).chain(clusters).collect()
 }
 
 /// A store for tests about numbers, not about time: a busy machine must not make it give up.

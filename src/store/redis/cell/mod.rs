@@ -40,7 +40,7 @@ impl Node {
         let Some(throttles) = throttles else {
             return Err(StoreError::new(StoreErrorKind::Permanent, "a rule is none that redis-cell can keep"));
         };
-        let live = used.insert(self.connections.get().await?);
+        let live = self.live(used).await?;
         let answer = match (ask.lines, &throttles[..], ask.purpose) {
             ([line], [throttle], Purpose::Spend) if line.cost <= throttle.capacity => {
                 let reply = self.send_to_cell(live, &command(line, throttle)).await?;

@@ -6,7 +6,7 @@ mod server;
 
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 pub use self::report::Report;
 use self::server::Server;
@@ -23,16 +23,23 @@ const OLDEST: (u64, u64) = (6, 2);
 /// A user of a replica needs these.
 const READ_NEEDS: &str = "+evalsha_ro +eval_ro +time +get +lrange +lindex +llen";
 
-/// Checks one server.
+/// Checks one server, with a key that nobody has.
 pub(super) async fn node(node: &Node, namespace: &str, patience: Duration) -> Report {
+    let scope = Scope::new(namespace, "check");
+    let key = format!("{:032x}", Id::random().bits());
+    node_at(node, &scope, &key, namespace, patience).await
+}
+
+/// Checks one server with this key.
+pub(super) async fn node_at(node: &Node, scope: &Scope, key: &str, namespace: &str, patience: Duration) -> Report {
     let mut report = Report::default();
-    if timeout(patience, look(node, namespace, &mut report)).await.is_err() {
+    if timeout(patience, look(node, scope, key, namespace, &mut report)).await.is_err() {
         report.problem(format!("the server did not answer everything within {patience:?}"));
     }
     report
 }
 
-async fn look(node: &Node, namespace: &str, report: &mut Report) {
+async fn look(node: &Node, scope: &Scope, key: &str, namespace: &str, report: &mut Report) {
     let mut live = match node.connections.get().await {
         Ok(live) => live,
         Err(error) => return report.problem(error.to_string()),
@@ -41,13 +48,11 @@ async fn look(node: &Node, namespace: &str, report: &mut Report) {
     tell_of_server(node, &server, report);
     tell_of_eviction(&server, report);
 
-    let scope = Scope::new(namespace, "check");
-    let key = format!("{:032x}", Id::random().bits());
     let limit = match limit(node.engine) {
         Ok(limit) => limit,
         Err(error) => return report.problem(error.to_string()),
     };
-    let line = Line { scope: &scope, key: key.as_bytes(), limit: &limit, cost: 1, on_failure: OnFailure::default() };
+    let line = Line { scope, key: key.as_bytes(), limit: &limit, cost: 1, on_failure: OnFailure::default() };
     let denied = tell_of_permissions(node, &mut live, namespace, &line, report).await;
     tell_of_decision(node, &line, denied, report).await;
 }
@@ -121,7 +126,7 @@ async fn tell_of_permissions(
 /// Decides about a key that nobody has, without charging it.
 async fn tell_of_decision(node: &Node, line: &Line<'_>, denied: bool, report: &mut Report) {
     let ask = Ask { lines: &[*line], purpose: Purpose::Peek, time: Time::Store };
-    match node.decide(&ask, &mut None).await {
+    match node.decide(&ask, Instant::now(), &mut None).await {
         Ok(_) => report.note(match node.engine {
             Engine::Script => "scripts run",
             Engine::Functions if node.functions.are_barred() => "functions are not to be had; scripts run instead",

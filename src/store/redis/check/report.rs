@@ -48,6 +48,14 @@ impl Report {
         self.notes.push(text.into());
     }
 
+    /// Adds what was found of a node of a Cluster.
+    pub(in super::super) fn add_node(&mut self, number: usize, other: Report) {
+        let named = |text: String| format!("node {number}: {text}");
+        self.problems.extend(other.problems.into_iter().map(named));
+        self.warnings.extend(other.warnings.into_iter().map(named));
+        self.notes.extend(other.notes.into_iter().map(named));
+    }
+
     /// Adds what was found of a replica. The primary stands in for it, so nothing there keeps the store from deciding.
     pub(in super::super) fn add_replica(&mut self, other: Report) {
         let named = |text: String| format!("replica: {text}");

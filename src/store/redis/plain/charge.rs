@@ -70,7 +70,7 @@ pub(super) async fn charge(
         let late = Arc::clone(&observers);
         if timeout_at(until + PATIENCE, Task { charge, live, observers }.run(tell)).await.is_err() {
             let error = StoreError::new(StoreErrorKind::Timeout, "the server did not answer a call that gave up");
-            late.tell(&StoreEvent::NotTakenBack(error));
+            late.tell(&StoreEvent::NotGivenBack(error));
         }
     });
     match told.await {
@@ -216,7 +216,7 @@ impl Task {
             Ok(replies) => replies.iter().skip(1).step_by(2).map(|reply| replies::number(reply).unwrap_or(0)).collect(),
             Err(error) => {
                 let error = failure::commanding(&error, Engine::Plain, &self.live);
-                self.observers.tell(&StoreEvent::NotTakenBack(error));
+                self.observers.tell(&StoreEvent::NotGivenBack(error));
                 Vec::new()
             }
         }

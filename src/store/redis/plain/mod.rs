@@ -59,7 +59,7 @@ impl Node {
             return Ok(Answer::default());
         }
         let until = Instant::now() + self.deadline;
-        let live = used.insert(self.connections.get().await?);
+        let live = self.live(used).await?;
         let mut now = self.time_of(ask.time, live).await?;
         let never_fits = ask.lines.iter().any(|line| line.cost > line.limit.quota().amount());
         for _ in 0..TRIES {

@@ -1,0 +1,39 @@
+//! The start-up check of every node.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+use super::{
+    super::check::{Report, node_at},
+    Cluster, slot,
+};
+use crate::store::{Id, Scope};
+
+impl Cluster {
+    /// Checks every primary, each with a key in a slot of its own.
+    pub(in super::super) async fn check(self: &Arc<Cluster>, namespace: &str, patience: Duration) -> Report {
+        let mut report = Report::default();
+        if let Err(error) = self.begin(Instant::now() + patience).await {
+            report.problem(error.to_string());
+            return report;
+        }
+        let scope = Scope::new(namespace, "check");
+        let members = self.members().list().to_vec();
+        report.note(format!("a Cluster of {} primaries", members.len()));
+        for member in members {
+            // One in as many keys as there are nodes is right, on average.
+            let mut keys = (0..100_000).map(|_| format!("{:032x}", Id::random().bits()));
+            let is_there = |key: &String| {
+                let owner = self.owner(slot::of(scope.name(key.as_bytes())));
+                owner.is_some_and(|owner| owner.part == member.part)
+            };
+            let Some(key) = keys.find(is_there) else {
+                report.warn(format!("node {} has no slots", member.part));
+                continue;
+            };
+            report.add_node(member.part, node_at(&member.node, &scope, &key, namespace, patience).await);
+        }
+        report
+    }
+}

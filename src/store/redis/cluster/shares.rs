@@ -1,0 +1,144 @@
+//! An ask whose lines lie in several slots: a share for each, all at once, and one answer of theirs.
+
+use std::sync::Arc;
+
+use super::{
+    Cluster,
+    call::{Fault, Span, Work},
+    give_back::Kept,
+    join::{Joined, join},
+    slot,
+};
+use crate::{
+    error::{StoreError, StoreErrorKind},
+    store::{Answer, Ask, Line, Partial, Purpose, Verdict},
+};
+
+/// Lines in one slot, and their places in the ask.
+struct Share<'a> {
+    slot: u16,
+    places: Vec<usize>,
+    lines: Vec<Line<'a>>,
+}
+
+impl<'a> Share<'a> {
+    fn by_slot(lines: &[Line<'a>]) -> Vec<Share<'a>> {
+        let mut shares: Vec<Share<'a>> = Vec::new();
+        for (place, line) in lines.iter().enumerate() {
+            let slot = slot::of(line.name());
+            match shares.iter_mut().find(|share| share.slot == slot) {
+                Some(share) => {
+                    share.places.push(place);
+                    share.lines.push(*line);
+                }
+                None => shares.push(Share { slot, places: vec![place], lines: vec![*line] }),
+            }
+        }
+        shares
+    }
+
+    fn by_line(self) -> impl Iterator<Item = Share<'a>> {
+        let slot = self.slot;
+        self.places.into_iter().zip(self.lines).map(move |(place, line)| Share {
+            slot,
+            places: vec![place],
+            lines: vec![line],
+        })
+    }
+}
+
+type Done<'a> = (Share<'a>, Result<Answer, StoreError>);
+
+impl Cluster {
+    /// Every share at its node, in parallel. One that a migration has torn apart is asked for line by line.
+    async fn all<'a>(self: &Arc<Cluster>, work: Work<'a>, torn: bool, span: Span) -> Vec<Done<'a>> {
+        let mut pending = Share::by_slot(work.lines());
+        if torn {
+            pending = pending.into_iter().flat_map(Share::by_line).collect();
+        }
+        let mut done = Vec::with_capacity(pending.len());
+        while !pending.is_empty() {
+            let calls = pending.iter().map(|share| -> Joined<'_, Result<Answer, Fault>> {
+                let work = work.of(&share.lines);
+                Box::pin(async move { self.call(share.slot, &work, span).await })
+            });
+            let results = join(calls).await;
+            let mut torn = Vec::new();
+            for (share, result) in pending.into_iter().zip(results) {
+                match result {
+                    Ok(answer) => done.push((share, Ok(answer))),
+                    Err(Fault::Failed(error)) => done.push((share, Err(error))),
+                    Err(Fault::Torn) => torn.extend(share.by_line()),
+                }
+            }
+            pending = torn;
+        }
+        done
+    }
+
+    pub(super) async fn forget_apart(self: &Arc<Cluster>, lines: &[Line<'_>], span: Span) -> Result<(), StoreError> {
+        let done = self.all(Work::Forget(lines), false, span).await;
+        done.into_iter().try_for_each(|(_, result)| result.map(|_| ()))
+    }
+
+    /// What was granted is given back when another share refuses. Until then it counts, so nothing is ever admitted beyond a
+    /// limit.
+    pub(super) async fn decide_apart(
+        self: &Arc<Cluster>,
+        ask: &Ask<'_>,
+        torn: bool,
+        span: Span,
+    ) -> Result<Answer, StoreError> {
+        let done = self.all(Work::Decide(*ask), torn, span).await;
+        let refused = done.iter().any(|(_, result)| result.as_ref().is_ok_and(|answer| !answer.fits()));
+        let mut verdicts: Vec<Option<Verdict>> = vec![None; ask.lines.len()];
+        let (mut granted, mut failures) = (Vec::new(), Vec::new());
+        for (share, result) in done {
+            let answer = match result {
+                Ok(answer) => answer,
+                Err(error) => {
+                    failures.push(error);
+                    continue;
+                }
+            };
+            let returned = refused && ask.purpose == Purpose::Spend && answer.fits();
+            for ((place, line), verdict) in share.places.iter().zip(&share.lines).zip(answer.verdicts()) {
+                if returned {
+                    granted.push(Kept::new(share.slot, line));
+                }
+                if let Some(known) = verdicts.get_mut(*place) {
+                    *known = Some(if returned { before(line, verdict) } else { *verdict });
+                }
+            }
+        }
+        if !granted.is_empty() {
+            self.give_back(granted, ask.time).await;
+        }
+        let Some(error) = worst(failures) else {
+            let mut answer = Answer::default();
+            verdicts.into_iter().flatten().for_each(|verdict| answer.push(verdict));
+            return Ok(answer);
+        };
+        if verdicts.iter().all(Option::is_none) {
+            return Err(error);
+        }
+        let charged = matches!(ask.purpose, Purpose::Spend | Purpose::Take(_)) && !refused;
+        Err(error.with(Partial::new(verdicts).charged(charged)))
+    }
+}
+
+/// How a line stood before its cost was charged.
+fn before(line: &Line<'_>, after: &Verdict) -> Verdict {
+    let capacity = line.limit.quota().capacity();
+    let remaining = after.remaining.saturating_add(line.cost).min(capacity);
+    // Of one that was touched before, the time to full was shorter than this by an amount that the answer does not tell.
+    let reset_after = if remaining == capacity { 0 } else { after.reset_after };
+    Verdict { wait: after.wait, remaining, reset_after }
+}
+
+/// The failure to tell of: whether anything may have been charged matters most, then what needs an operator.
+fn worst(failures: Vec<StoreError>) -> Option<StoreError> {
+    let rank =
+        |error: &StoreError| (error.may_have_charged(), !error.is_transient(), error.kind() != StoreErrorKind::Timeout);
+    failures.into_iter().max_by_key(rank)
+}

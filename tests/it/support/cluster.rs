@@ -1,0 +1,211 @@
+//! Real Clusters on free loopback ports: primaries, each with as many replicas. They end with the test process.
+
+use std::{
+    net::TcpListener,
+    path::PathBuf,
+    sync::OnceLock,
+    time::{Duration, Instant},
+};
+
+use redis::{Cmd, FromRedisValue, Value, aio::MultiplexedConnection, cmd};
+use sluicegate::{RedisStore, store::RedisStoreBuilder};
+
+use super::server::{Server, Version, free_port};
+
+pub const SLOTS: u16 = 16_384;
+
+/// The versions that Clusters are tested on.
+pub const CLUSTERS: [Version; 2] = [Version::Redis7, Version::Valkey9];
+
+pub struct Cluster {
+    /// The primaries first, then the replicas of each in turn.
+    pub nodes: Vec<Server>,
+    primaries: usize,
+    /// Where clients are told to go: the nodes' own ports, unless others were given.
+    announced: Vec<u16>,
+    files: Vec<PathBuf>,
+}
+
+/// How a Cluster is to be.
+#[derive(Clone, Copy)]
+pub struct Shape<'a> {
+    pub primaries: usize,
+    /// For each primary.
+    pub replicas: usize,
+    /// The ports that clients are told of, where proxies listen: one for each node, or none.
+    pub announced: &'a [u16],
+    /// The servers' ports, where they must be known before: for proxies. One for each node, or none.
+    pub ports: &'a [u16],
+}
+
+pub const PLAIN: Shape<'static> = Shape { primaries: 3, replicas: 0, announced: &[], ports: &[] };
+
+impl Cluster {
+    /// Three primaries that all tests share. Do no harm to it, and give each test a namespace of its own.
+    pub fn shared(version: Version) -> &'static Cluster {
+        static CLUSTERS: [OnceLock<Cluster>; 3] = [const { OnceLock::new() }; 3];
+        CLUSTERS[version as usize].get_or_init(|| Cluster::start(version, PLAIN))
+    }
+
+    pub fn start(version: Version, shape: Shape<'_>) -> Cluster {
+        let count = shape.primaries * (1 + shape.replicas);
+        let ports: Vec<u16> = (0..count).map(|node| *shape.ports.get(node).unwrap_or(&cluster_port())).collect();
+        let announced: Vec<u16> = (0..count).map(|node| *shape.announced.get(node).unwrap_or(&ports[node])).collect();
+        let mut files = Vec::new();
+        let mut nodes = Vec::new();
+        for (port, announced) in ports.iter().zip(&announced) {
+            let file = std::env::temp_dir().join(format!("sluicegate-{}-{port}.conf", std::process::id()));
+            let (name, announced) = (file.to_string_lossy().into_owned(), announced.to_string());
+            files.push(file);
+            let more = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-config-file", &name];
+            let announce = ["--cluster-announce-ip", "127.0.0.1", "--cluster-announce-port", &announced];
+            // Or all slots are refused while one primary is being replaced.
+            let announce = [&announce[..], &["--cluster-require-full-coverage", "no"]].concat();
+            let quick = ["--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"];
+            nodes.push(Server::start_on(version, *port, &[&more[..], &announce, &quick].concat()));
+        }
+        let cluster = Cluster { nodes, primaries: shape.primaries, announced, files };
+        cluster.form();
+        cluster
+    }
+
+    fn form(&self) {
+        let share = usize::from(SLOTS).div_ceil(self.primaries);
+        for (place, node) in self.nodes.iter().enumerate() {
+            node.ask::<()>(cmd("CLUSTER").arg("SET-CONFIG-EPOCH").arg(place + 1));
+            if place < self.primaries {
+                // ADDSLOTSRANGE is not there on 6.2.
+                let slots: Vec<usize> = (place * share..((place + 1) * share).min(SLOTS.into())).collect();
+                node.ask::<()>(cmd("CLUSTER").arg("ADDSLOTS").arg(slots));
+            }
+            for other in &self.nodes[..place] {
+                node.ask::<()>(cmd("CLUSTER").arg("MEET").arg("127.0.0.1").arg(other.port).arg(other.port + 10_000));
+            }
+        }
+        let known = format!("cluster_known_nodes:{}", self.nodes.len());
+        self.until("all nodes know all", |node| node.info().contains(&known));
+        for (place, node) in self.nodes.iter().enumerate().skip(self.primaries) {
+            let primary = self.nodes[place % self.primaries].id();
+            until("the primary is known", || node.try_ask::<()>(cmd("CLUSTER").arg("REPLICATE").arg(&primary)).is_ok());
+        }
+        self.until("the Cluster is ready", |node| {
+            let replication: String = node.ask(cmd("INFO").arg("replication"));
+            let Value::Array(ranges) = node.ask(cmd("CLUSTER").arg("SLOTS")) else { return false };
+            // First, last, the primary, and its replicas.
+            let complete = |range: &Value| matches!(range, Value::Array(parts) if parts.len() == 2 + self.nodes.len() / self.primaries);
+            node.info().contains("cluster_state:ok")
+                && !replication.contains("master_link_status:down")
+                && ranges.len() == self.primaries
+                && ranges.iter().all(complete)
+        });
+    }
+
+    fn until(&self, what: &str, ready: impl Fn(&Server) -> bool) {
+        until(what, || self.nodes.iter().all(&ready));
+    }
+
+    /// The addresses of the primaries, as clients are to see them.
+    pub fn urls(&self) -> Vec<String> {
+        self.announced[..self.primaries].iter().map(|port| format!("redis://127.0.0.1:{port}")).collect()
+    }
+
+    pub fn builder(&self) -> RedisStoreBuilder {
+        RedisStore::builder(self.urls()).cluster()
+    }
+
+    /// A store for tests about numbers, not about time.
+    pub fn patient(&self) -> RedisStore {
+        self.builder().deadline(Duration::from_secs(30)).build().expect("sound addresses")
+    }
+
+    /// The place of the primary that slots were given to at the beginning.
+    pub fn owner(&self, slot: u16) -> usize {
+        usize::from(slot) / usize::from(SLOTS).div_ceil(self.primaries)
+    }
+
+    pub fn slot(&self, name: impl AsRef<[u8]>) -> u16 {
+        self.nodes[0].ask(cmd("CLUSTER").arg("KEYSLOT").arg(name.as_ref()))
+    }
+
+    /// A key of `rule` that falls to the primary at this place, and to a slot that none of the `others` is in.
+    pub fn key_at(&self, place: usize, others: &[&str]) -> String {
+        let taken: Vec<u16> = others.iter().map(|other| self.slot(other)).collect();
+        let mut keys = (0..).map(|number| format!("k{number}"));
+        keys.find(|key| {
+            let slot = self.slot(key);
+            self.owner(slot) == place && !taken.contains(&slot)
+        })
+        .expect("some key")
+    }
+
+    /// Gives a slot, and what is in it, to another primary, key by key, the way operators do. `between` runs after each step.
+    pub async fn migrate(&self, slot: u16, from: usize, to: usize, between: impl AsyncFn()) {
+        let (source, target) = (&self.nodes[from], &self.nodes[to]);
+        let (source_id, target_id) = (source.id(), target.id());
+        let setslot = |node: &Server, what: &str, id: &str| {
+            node.ask::<()>(cmd("CLUSTER").arg("SETSLOT").arg(slot).arg(what).arg(id));
+        };
+        setslot(target, "IMPORTING", &source_id);
+        setslot(source, "MIGRATING", &target_id);
+        between().await;
+        loop {
+            let keys: Vec<Vec<u8>> = source.ask(cmd("CLUSTER").arg("GETKEYSINSLOT").arg(slot).arg(1));
+            let Some(key) = keys.first() else { break };
+            source.ask::<Value>(cmd("MIGRATE").arg("127.0.0.1").arg(target.port).arg(key).arg(0).arg(5_000));
+            between().await;
+        }
+        setslot(target, "NODE", &target_id);
+        setslot(source, "NODE", &target_id);
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.nodes.clear();
+        for file in &self.files {
+            let _ = std::fs::remove_file(file);
+        }
+    }
+}
+
+impl Server {
+    /// Asks the server something, over a connection of its own.
+    pub fn ask<T: FromRedisValue>(&self, command: &Cmd) -> T {
+        self.try_ask(command).expect("an answer")
+    }
+
+    pub fn try_ask<T: FromRedisValue>(&self, command: &Cmd) -> redis::RedisResult<T> {
+        let client = redis::Client::open(self.url())?;
+        command.query(&mut client.get_connection()?)
+    }
+
+    pub fn id(&self) -> String {
+        self.ask(cmd("CLUSTER").arg("MYID"))
+    }
+
+    fn info(&self) -> String {
+        self.ask(cmd("CLUSTER").arg("INFO"))
+    }
+}
+
+/// A port whose bus port, ten thousand above, is free too.
+pub fn cluster_port() -> u16 {
+    let fits = |port: &u16| *port < 55_000 && TcpListener::bind(("127.0.0.1", port + 10_000)).is_ok();
+    std::iter::repeat_with(free_port).find(fits).expect("some port")
+}
+
+pub fn until(what: &str, mut ready: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !ready() {
+        assert!(since.elapsed() < Duration::from_secs(30), "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// How often a script was called on a node, by EVAL or EVALSHA.
+pub async fn calls(connection: &mut MultiplexedConnection) -> u64 {
+    let stats: String = cmd("INFO").arg("commandstats").query_async(connection).await.expect("statistics");
+    let number = |line: &str| line.split_once("calls=")?.1.split(',').next()?.parse::<u64>().ok();
+    let scripts = stats.lines().filter(|line| line.starts_with("cmdstat_eval"));
+    scripts.filter_map(number).sum()
+}
