@@ -40,9 +40,9 @@ mod redis_store;
 mod refusals;
 mod resilience;
 mod scenarios;
+mod security;
 mod sentinel;
 mod settle;
-mod security;
 mod support;
 #[cfg(feature = "tls")]
 mod tls;
