@@ -5,7 +5,10 @@ use std::net::IpAddr;
 use proptest::prelude::*;
 use sluicegate::key::{ClientHeader, TrustedProxies};
 
-use crate::addresses::{PEER, XFF, behind, cidrs, found, headers};
+use crate::{
+    addresses::{PEER, XFF, behind, cidrs, found, headers},
+    support::cases::cases,
+};
 
 /// What a caller can put into a header, rich in what parsers trip over.
 fn made_up() -> impl Strategy<Value = Vec<u8>> {
@@ -37,7 +40,7 @@ fn entry() -> impl Strategy<Value = (String, Option<IpAddr>)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(5_000))]
+    #![proptest_config(cases(5_000))]
 
     #[test]
     fn the_walk_ends_where_a_plain_reading_of_the_rule_does(

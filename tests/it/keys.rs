@@ -17,6 +17,7 @@ use tower::ServiceExt;
 
 use crate::support::{
     app::text,
+    cases::cases,
     server::VERSIONS,
     stores::{BEGIN, Backend, every_store},
 };
@@ -29,7 +30,7 @@ fn of(key: impl IntoKey) -> Vec<u8> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(20_000))]
+    #![proptest_config(cases(20_000))]
 
     #[test]
     fn different_parts_are_different_keys(one: Vec<u8>, other: Vec<u8>) {
@@ -299,7 +300,7 @@ fn composites_of_extractors_are_the_tuples_of_their_keys() {
     let value = || prop::collection::vec((0x20..=0xff_u8).prop_filter("no header has it", |byte| *byte != 0x7f), 0..90);
     let pair = || (value(), value());
     let (name, other) = (key::header("a"), key::header("b"));
-    proptest!(ProptestConfig::with_cases(1_000), |(one in pair(), two in pair())| {
+    proptest!(cases(1_000), |(one in pair(), two in pair())| {
         let of = |key: &KeyBy, (a, b): &(Vec<u8>, Vec<u8>)| {
             let head = head(Request::builder().header("a", &a[..]).header("b", &b[..]));
             let Some(Found::Key(key)) = key.find_now(&head) else { panic!("no key") };

@@ -126,14 +126,33 @@ mod tests {
             Just(Value::Okay),
             any::<Vec<u8>>().prop_map(Value::BulkString),
             any::<f64>().prop_map(Value::Double),
+            prop::sample::select(vec![i64::MAX, -1, 0, 1]).prop_map(Value::Int),
+            any::<String>().prop_map(Value::SimpleString),
+            any::<bool>().prop_map(Value::Boolean),
         ];
-        leaf.prop_recursive(3, 16, 8, |inner| prop::collection::vec(inner, 0..8).prop_map(Value::Array))
+        leaf.prop_recursive(3, 16, 8, |inner| {
+            prop_oneof![
+                4 => prop::collection::vec(inner.clone(), 0..16).prop_map(Value::Array),
+                1 => prop::collection::vec(inner.clone(), 0..8).prop_map(Value::Set),
+                1 => prop::collection::vec((inner.clone(), inner), 0..4).prop_map(Value::Map),
+            ]
+        })
     }
 
     proptest! {
         #[test]
         fn no_reply_panics(reply in value(), lines in 0usize..5) {
             let _ = read(&reply, lines);
+        }
+
+        /// Numbers alone, and as many as there should be: an answer comes out whole or not at all.
+        #[test]
+        fn no_numbers_panic(numbers in prop::collection::vec(prop_oneof![any::<i64>(), -2..3i64, Just(i64::MIN)], 0..14), lines in 0usize..5) {
+            let reply = Value::Array(numbers.iter().copied().map(Value::Int).collect());
+            if let Ok(Reply::Answer { answer, .. }) = read(&reply, lines) {
+                prop_assert_eq!(answer.verdicts().len(), lines);
+                prop_assert!(numbers.iter().all(|number| *number >= -1));
+            }
         }
     }
 

@@ -1,0 +1,172 @@
+//! A steady stream of decisions, and how long each took.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use sluicegate::{Limiter, StoreErrorKind};
+use tokio::{task::JoinSet, time::MissedTickBehavior};
+
+use super::{
+    checker::{Checker, RULE},
+    stall::stalled,
+};
+
+/// Decisions a second.
+pub const RATE: u32 = 2_000;
+
+/// Whether the long forms of tests are to run.
+pub fn soak() -> bool {
+    std::env::var_os("SLUICEGATE_SOAK").is_some_and(|value| value == "1")
+}
+
+/// How long a part of a fault test takes: as said, or twenty seconds in the long form.
+pub fn part(short: Duration) -> Duration {
+    if soak() { Duration::from_secs(20) } else { short }
+}
+
+/// Fault tests run one by one: each has the machine to itself.
+pub async fn alone() -> tokio::sync::MutexGuard<'static, ()> {
+    static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+    TURN.lock().await
+}
+
+pub struct Load {
+    pub limiter: Limiter,
+    pub checker: Arc<Checker>,
+}
+
+/// One decision.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    pub sent: Instant,
+    /// How long it took, less what the machine kept the thread from running.
+    pub took: Duration,
+    /// How long that was.
+    pub stalled: Duration,
+    pub failure: Option<StoreErrorKind>,
+    pub allowed: bool,
+}
+
+impl Load {
+    pub fn new(checker: Checker, limiter: Limiter) -> Load {
+        Load { limiter, checker: Arc::new(checker) }
+    }
+
+    /// One decision, measured.
+    pub async fn one(limiter: Limiter, checker: Arc<Checker>) -> Sample {
+        let (sent, before) = (Instant::now(), stalled());
+        let decision = checker.decide(&limiter).await;
+        let (elapsed, stalled) = (sent.elapsed(), stalled() - before);
+        let took = elapsed.saturating_sub(stalled);
+        Sample {
+            sent,
+            took,
+            stalled,
+            failure: decision.failure().map(|error| error.kind()),
+            allowed: decision.is_allowed(),
+        }
+    }
+
+    /// The stream for so long, until its last answer.
+    pub async fn run(&self, length: Duration) -> Phase {
+        self.until(length, async || std::future::pending().await).await
+    }
+
+    /// The stream until `event`, and no longer than so long.
+    pub async fn until(&self, length: Duration, event: impl AsyncFnOnce()) -> Phase {
+        let mut event = std::pin::pin!(event());
+        let (mut asked, mut samples) = (JoinSet::new(), Vec::new());
+        let (begin, mut crowd) = (Instant::now(), 0);
+        let mut ticks = tokio::time::interval(Duration::from_millis(1));
+        // What a busy machine held up is not made up for: a crowd would be the stream's doing then.
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut event => break,
+                _ = ticks.tick() => {
+                    for _ in 0..RATE / 1_000 {
+                        asked.spawn(Load::one(self.limiter.clone(), Arc::clone(&self.checker)));
+                    }
+                    crowd = crowd.max(asked.len());
+                    if begin.elapsed() >= length {
+                        break;
+                    }
+                }
+                Some(sample) = asked.join_next() => samples.push(sample.expect("no panic")),
+            }
+        }
+        while let Some(sample) = asked.join_next().await {
+            samples.push(sample.expect("no panic"));
+        }
+        samples.sort_by_key(|sample| sample.sent);
+        Phase { samples, crowd }
+    }
+
+    /// The stream until the store answers again, and how long after `since` it did.
+    pub async fn recovery(&self, since: Instant, limit: Duration) -> Duration {
+        loop {
+            let phase = self.run(Duration::from_millis(20)).await;
+            if let Some(first) = phase.samples.iter().find(|sample| sample.failure.is_none()) {
+                return (first.sent + first.took).saturating_duration_since(since);
+            }
+            assert!(since.elapsed() < limit, "no recovery within {limit:?}: {:?}", phase.failures());
+        }
+    }
+}
+
+/// What a stretch of the stream came to.
+pub struct Phase {
+    pub samples: Vec<Sample>,
+    /// The most decisions that were waited for at a time.
+    pub crowd: usize,
+}
+
+impl Phase {
+    /// The time that so many of a hundred stayed within.
+    pub fn percentile(&self, share: usize) -> Duration {
+        let mut times: Vec<_> = self.samples.iter().map(|sample| sample.took).collect();
+        times.sort_unstable();
+        times[(times.len() - 1) * share / 100]
+    }
+
+    /// How many failed in each way.
+    pub fn failures(&self) -> std::collections::HashMap<StoreErrorKind, usize> {
+        let mut failures = std::collections::HashMap::new();
+        for kind in self.samples.iter().filter_map(|sample| sample.failure) {
+            *failures.entry(kind).or_default() += 1;
+        }
+        failures
+    }
+
+    pub fn failed(&self) -> usize {
+        self.samples.iter().filter(|sample| sample.failure.is_some()).count()
+    }
+
+    /// As fast as `before`, the median within twice and a quarter of a millisecond, and next to none failed that would not have
+    /// failed then: a busy machine may hold up server and client for longer than a deadline.
+    pub fn is_like(&self, before: &Phase) -> bool {
+        let is_fast = self.percentile(50) <= before.percentile(50) * 2 + Duration::from_micros(250);
+        is_fast
+            && self.failed() * before.samples.len()
+                <= (before.failed() + before.samples.len() / 50) * self.samples.len()
+    }
+
+    /// No decision took longer than this. Where the machine held up the thread, what had piled up meanwhile takes as long again.
+    pub fn is_within(&self, bound: Duration) {
+        let beyond = self.samples.iter().find(|sample| sample.took > bound + sample.stalled);
+        assert!(beyond.is_none(), "{beyond:?} took longer than {bound:?}");
+    }
+}
+
+/// Asks until the store answers, as an application does that has just started. Nothing is charged: the first call knows nothing
+/// of the server's clock, so its charge cannot be guarded.
+pub async fn warm(limiter: &Limiter) {
+    let since = Instant::now();
+    while limiter.peek([(RULE, 0)]).await.failure().is_some() {
+        assert!(since.elapsed() < Duration::from_secs(20), "no answer");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}

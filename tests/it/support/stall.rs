@@ -1,0 +1,17 @@
+//! How long the machine kept this thread from running.
+
+use std::{cell::RefCell, fs::File, os::unix::fs::FileExt, time::Duration};
+
+/// The time that this thread has been ready to run and was not let, since it began: the kernel's own account. Time in which
+/// this process does something else is not in it.
+pub fn stalled() -> Duration {
+    thread_local!(static ACCOUNT: RefCell<Option<File>> = const { RefCell::new(None) });
+    ACCOUNT.with_borrow_mut(|file| {
+        let file =
+            file.get_or_insert_with(|| File::open("/proc/thread-self/schedstat").expect("the kernel keeps account"));
+        let mut text = [0; 96];
+        let read = file.read_at(&mut text, 0).expect("an account");
+        let text = String::from_utf8_lossy(&text[..read]);
+        Duration::from_nanos(text.split(' ').nth(1).and_then(|nanos| nanos.parse().ok()).expect("a number"))
+    })
+}
