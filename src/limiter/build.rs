@@ -136,6 +136,7 @@ impl LimiterBuilder {
         Ok(Limiter(Arc::new(Inner {
             rules: Shared::new(Rules::new(rules)),
             store: self.store,
+            namespace: if self.same_slot { format!("{{{}}}", self.namespace) } else { self.namespace },
             clock: self.clock,
             observer: self.observer,
             failures: Failures::default(),

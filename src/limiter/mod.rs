@@ -31,7 +31,7 @@ use crate::{
     error::{StoreError, StoreErrorKind},
     limit::OnFailure,
     observer::Observer,
-    store::{Answer, Ask, Line, Partial, Purpose, Store},
+    store::{Answer, Ask, Line, Partial, Purpose, Report, Store},
 };
 
 /// Rules over a store. Cheap to clone; clones are one limiter.
@@ -62,6 +62,8 @@ pub struct Limiter(Arc<Inner>);
 struct Inner {
     rules: Shared,
     store: Box<dyn Store>,
+    /// As it stands in the names of counts.
+    namespace: String,
     clock: Clock,
     observer: Option<Arc<dyn Observer>>,
     failures: Failures,
@@ -111,6 +113,25 @@ impl Limiter {
             return Ok(());
         }
         self.0.store.reset(&lines).await
+    }
+
+    /// Looks whether the store can decide for this limiter, and what is unsafe about it: of a server its version, role, eviction
+    /// policy, script support, and permissions that are missing, with the line that adds them; and what each process admits while
+    /// the store is away. For the start of an application, or an operator; requests do not wait for it.
+    ///
+    /// It tries what it needs on a key of its own in the limiter's namespace, which is gone afterwards.
+    ///
+    /// ```
+    /// # use sluicegate::Limiter;
+    /// # async fn start(limiter: Limiter) {
+    /// let report = limiter.check().await;
+    /// if !report.is_ok() || report.warnings().next().is_some() {
+    ///     eprintln!("{report}");
+    /// }
+    /// # }
+    /// ```
+    pub async fn check(&self) -> Report {
+        self.0.store.check(&self.0.namespace).await
     }
 
     #[cold]

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::{
     limit::Limit,
-    store::{Answer, Ask, Line, MemoryStore, Purpose, Store, Time, Verdict, Wait},
+    store::{Answer, Ask, Line, MemoryStore, Purpose, Report, Store, Time, Verdict, Wait},
 };
 
 /// This process's share of every quota.
@@ -19,6 +19,8 @@ pub(super) struct Local {
 /// How many processes share the quotas.
 #[derive(Clone)]
 pub(super) enum Instances {
+    /// Nobody has said, so it may be one or many.
+    Untold,
     Fixed(u32),
     By(Arc<dyn Fn() -> u32 + Send + Sync>),
 }
@@ -26,6 +28,7 @@ pub(super) enum Instances {
 impl Instances {
     pub(super) fn now(&self) -> u32 {
         match self {
+            Instances::Untold => 1,
             Instances::Fixed(instances) => *instances,
             Instances::By(closure) => closure(),
         }
@@ -53,6 +56,22 @@ impl Local {
         let capacity = self.share_of(line.limit).quota().capacity();
         let verdicts = self.judge(&[Line { cost: 0, ..*line }], Purpose::Peek, time);
         verdicts.first().map_or(0, |verdict| capacity.saturating_sub(verdict.remaining))
+    }
+
+    /// Says what rules that count here admit while the store is away.
+    pub(super) fn tell(&self, report: &mut Report) {
+        let (share, instances) = (self.share, self.instances.now().max(1));
+        let each = share / f64::from(instances);
+        match self.instances {
+            Instances::Untold => report.warn(format!(
+                "while the store is away this process admits {share} of each quota by itself, and so does every other: a fleet of 8 \
+                 admits {:.1} times the quota; say how many there are with Resilient::instances(..)",
+                share * 8.0
+            )),
+            _ => report.note(format!(
+                "while the store is away this process admits {each:.3} of each quota by itself, as one of {instances}"
+            )),
+        }
     }
 
     pub(super) fn share_of(&self, limit: &Limit) -> Limit {

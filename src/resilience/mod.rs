@@ -24,7 +24,7 @@ use crate::{
     error::{BuildError, StoreError, StoreErrorKind},
     limit::Limit,
     observer::{Observer, Observers},
-    store::{Answer, Ask, Line, MemoryStore, Purpose, Store, StoreFuture},
+    store::{Answer, Ask, Checking, Line, MemoryStore, Purpose, Store, StoreFuture},
 };
 
 const DEADLINE: Duration = Duration::from_millis(10);
@@ -80,7 +80,7 @@ impl Resilient {
         Resilient(Arc::new(Shared {
             deadline: store.deadline().unwrap_or(DEADLINE),
             store: Box::new(store),
-            local: Local { store: MemoryStore::new(), instances: Instances::Fixed(1), share: SHARE },
+            local: Local { store: MemoryStore::new(), instances: Instances::Untold, share: SHARE },
             breakers: Breakers::default(),
             journal: Journal::default(),
             observers: Observers::default(),
@@ -239,6 +239,14 @@ impl Store for Resilient {
 
     fn part(&self, line: &Line<'_>) -> usize {
         self.0.store.part(line)
+    }
+
+    fn check<'a>(&'a self, namespace: &'a str) -> Checking<'a> {
+        Box::pin(async move {
+            let mut report = self.0.store.check(namespace).await;
+            self.0.local.tell(&mut report);
+            report
+        })
     }
 
     fn deadline(&self) -> Option<Duration> {

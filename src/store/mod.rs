@@ -11,8 +11,15 @@ mod owned;
 mod partial;
 #[cfg(feature = "redis")]
 mod redis;
+mod report;
 
-use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    future::{Future, ready},
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
+};
 
 pub use ask::{Answer, Ask, Line, Purpose, Scope, Time, Verdict, Wait};
 pub use id::{Id, RECORD_TTL};
@@ -20,7 +27,8 @@ pub use memory::MemoryStore;
 pub(crate) use owned::OwnedLine;
 pub use partial::Partial;
 #[cfg(feature = "redis")]
-pub use redis::{RedisStore, RedisStoreBuilder, Report, Urls};
+pub use redis::{RedisStore, RedisStoreBuilder, Urls};
+pub use report::Report;
 
 use crate::{
     error::{BuildError, StoreError},
@@ -30,6 +38,9 @@ use crate::{
 
 /// What a store's methods return.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// What [`Store::check`] returns.
+pub type Checking<'a> = Pin<Box<dyn Future<Output = Report> + Send + 'a>>;
 
 /// Keeps counts and decides.
 ///
@@ -75,6 +86,13 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// The longest that an ask takes, where the store itself sees to it.
     fn deadline(&self) -> Option<Duration> {
         None
+    }
+
+    /// Looks whether the store can decide over counts in this namespace, and what is unsafe about it. Asked when an application
+    /// starts, or by an operator; no request waits for it.
+    fn check<'a>(&'a self, namespace: &'a str) -> Checking<'a> {
+        let _ = namespace;
+        Box::pin(ready(Report::default()))
     }
 
     /// The store as a limiter keeps it. A store over a network puts itself into a [`Resilient`](crate::Resilient) here.

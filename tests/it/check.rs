@@ -3,11 +3,14 @@
 use std::time::{Duration, Instant};
 
 use sluicegate::{
-    RedisStore,
-    store::{RedisStoreBuilder, Report},
+    Limiter, MemoryStore, Quota, RedisStore, Resilient, Rule, key,
+    store::{RedisStoreBuilder, Report, Store},
 };
 
-use crate::support::server::{Server, VERSIONS, Version, free_port};
+use crate::support::{
+    cluster::Cluster,
+    server::{Server, VERSIONS, Version, free_port},
+};
 
 /// What the store's errors and docs say that a user needs, by engine.
 const SCRIPT: &str = "+evalsha +eval +time +get +set +lrange +lindex +llen +ltrim +rpush +del +pexpire +pttl";
@@ -157,4 +160,37 @@ fn others_may_add_what_they_know() {
     let report = Report::default().with_warning("every instance counts for itself");
     assert!(report.is_ok());
     assert!(report.to_string().ends_with("\nwarning: every instance counts for itself"), "{report}");
+}
+
+fn limiter(store: impl Store) -> Limiter {
+    let rule = Rule::gcra("r", Quota::per_second(1)).key(key::given());
+    Limiter::builder(store).namespace("ns").rule(rule).build().expect("sound")
+}
+
+#[tokio::test]
+async fn what_local_counts_mean_for_a_fleet_is_said() {
+    let report = limiter(Resilient::new(MemoryStore::new())).check().await;
+    assert!(report.is_ok() && first(report.warnings()).contains("a fleet of 8 admits 6.4 times the quota"), "{report}");
+    let report = limiter(Resilient::new(MemoryStore::new()).instances(8)).check().await;
+    assert!(report.warnings().next().is_none() && first(report.notes()).contains("0.100 of each quota"), "{report}");
+    // Nothing can be wrong with memory.
+    assert_eq!(limiter(MemoryStore::new()).check().await, Report::default());
+}
+
+#[tokio::test]
+async fn every_node_of_a_cluster_is_checked() {
+    for version in [Version::Redis7, Version::Valkey9] {
+        let report = limiter(Cluster::shared(version).patient()).check().await;
+        assert!(report.is_ok(), "{report}");
+        for node in 1..=3 {
+            let named = |text: &str| report.notes().any(|note| note == format!("node {node}: {text}"));
+            assert!(named("scripts run") && named("its role is primary"), "{report}");
+        }
+        let store = Cluster::shared(version).patient();
+        let rule = Rule::gcra("r", Quota::per_second(1)).key(key::given());
+        let one = Limiter::builder(store).namespace("ns").same_slot().rule(rule).build().expect("sound");
+        let report = one.check().await;
+        assert!(report.is_ok(), "{report}");
+        assert_eq!(report.notes().filter(|note| note.contains("scripts run")).count(), 1, "{report}");
+    }
 }

@@ -36,11 +36,10 @@ use std::{fmt, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 pub use builder::RedisStoreBuilder;
-pub use check::Report;
 pub use urls::Urls;
 
 use self::{cluster::Cluster, node::Node, replicas::Replicas, wiring::Wiring};
-use super::{Answer, Ask, Line, Purpose, Store, StoreFuture};
+use super::{Answer, Ask, Checking, Line, Purpose, Report, Store, StoreFuture};
 use crate::{
     error::{BuildError, StoreError},
     limit::{Limit, micros},
@@ -121,24 +120,7 @@ impl RedisStore {
         RedisStoreBuilder::over(pool)
     }
 
-    /// Looks whether the store can decide for limiters of this [namespace](crate::LimiterBuilder::namespace), and what is unsafe about
-    /// its server: version, role, eviction policy, script support, and permissions that are missing, with the line that adds them.
-    /// For the start of an application, or an operator; requests do not wait for it. Takes no longer than
-    /// [`connect_timeout`](RedisStoreBuilder::connect_timeout) for each server.
-    ///
-    /// It tries what it needs on a key of its own in the namespace, which is gone afterwards.
-    ///
-    /// ```no_run
-    /// # async fn start() -> Result<(), sluicegate::BuildError> {
-    /// let store = sluicegate::RedisStore::connect("redis://127.0.0.1:6379")?;
-    /// let report = store.check("shop").await;
-    /// if !report.is_ok() || report.warnings().next().is_some() {
-    ///     eprintln!("{report}");
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn check(&self, namespace: &str) -> Report {
+    async fn look(&self, namespace: &str) -> Report {
         let patience = self.0.wiring.connect_timeout;
         let mut report = match &self.0.topology {
             Topology::One(node) => check::node(node, namespace, patience).await,
@@ -203,6 +185,10 @@ impl Store for RedisStore {
 
     fn deadline(&self) -> Option<Duration> {
         Some(self.0.wiring.deadline)
+    }
+
+    fn check<'a>(&'a self, namespace: &'a str) -> Checking<'a> {
+        Box::pin(self.look(namespace))
     }
 
     fn boxed(self) -> Box<dyn Store> {

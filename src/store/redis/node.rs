@@ -159,7 +159,7 @@ impl Node {
                 Reply::Expired { .. } => self.observers.tell(&StoreEvent::Expired),
             }
         }
-        Err(StoreError::new(StoreErrorKind::Timeout, "the server came to the call after its deadline"))
+        Err(StoreError::new(StoreErrorKind::Timeout, "the server came to the call after its deadline").uncharged())
     }
 
     /// now, not_after, tolerance, margin, spend.

@@ -1,21 +1,19 @@
 //! What a start-up check finds. It may try INFO and CONFIG GET, which nothing on the path of requests does, and copes with a no.
 
 mod permissions;
-mod report;
 mod server;
 
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-pub use self::report::Report;
 use self::server::Server;
 use super::{connections::Live, engine::Engine, node::Node};
 use crate::{
     algorithm::fixed_window::Start,
     error::{StoreError, StoreErrorKind},
     limit::{Algorithm, Limit, OnFailure, Quota},
-    store::{Ask, Id, Line, Purpose, Scope, Time},
+    store::{Ask, Id, Line, Purpose, Report, Scope, Time},
 };
 
 /// The oldest version that is tested.

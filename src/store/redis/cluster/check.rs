@@ -4,11 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{
-    super::check::{Report, node_at},
-    Cluster, slot,
-};
-use crate::store::{Id, Scope};
+use super::{super::check::node_at, Cluster, slot};
+use crate::store::{Id, Report, Scope};
 
 impl Cluster {
     /// Checks every primary, each with a key in a slot of its own.
@@ -19,8 +16,12 @@ impl Cluster {
             return report;
         }
         let scope = Scope::new(namespace, "check");
-        let members = self.members().list().to_vec();
+        let mut members = self.members().list().to_vec();
         report.note(format!("a Cluster of {} primaries", members.len()));
+        if scope.tag().is_some() {
+            let owner = self.owner(slot::of(scope.name(b"")));
+            members.retain(|member| owner.as_ref().is_some_and(|owner| owner.part == member.part));
+        }
         for member in members {
             // One in as many keys as there are nodes is right, on average.
             let mut keys = (0..100_000).map(|_| format!("{:032x}", Id::random().bits()));

@@ -1,6 +1,6 @@
 use std::fmt;
 
-/// What a [check](crate::RedisStore::check) found. `Display` prints it for people, problems first.
+/// What a [check](crate::Limiter::check) found. `Display` prints it for people, problems first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Report {
@@ -36,20 +36,20 @@ impl Report {
         self
     }
 
-    pub(in super::super) fn problem(&mut self, text: impl Into<String>) {
+    pub(crate) fn problem(&mut self, text: impl Into<String>) {
         self.problems.push(text.into());
     }
 
-    pub(in super::super) fn warn(&mut self, text: impl Into<String>) {
+    pub(crate) fn warn(&mut self, text: impl Into<String>) {
         self.warnings.push(text.into());
     }
 
-    pub(in super::super) fn note(&mut self, text: impl Into<String>) {
+    pub(crate) fn note(&mut self, text: impl Into<String>) {
         self.notes.push(text.into());
     }
 
     /// Adds what was found of a node of a Cluster.
-    pub(in super::super) fn add_node(&mut self, number: usize, other: Report) {
+    pub(crate) fn add_node(&mut self, number: usize, other: Report) {
         let named = |text: String| format!("node {number}: {text}");
         self.problems.extend(other.problems.into_iter().map(named));
         self.warnings.extend(other.warnings.into_iter().map(named));
@@ -57,7 +57,7 @@ impl Report {
     }
 
     /// Adds what was found of a replica. The primary stands in for it, so nothing there keeps the store from deciding.
-    pub(in super::super) fn add_replica(&mut self, other: Report) {
+    pub(crate) fn add_replica(&mut self, other: Report) {
         let named = |text: String| format!("replica: {text}");
         self.warnings.extend(other.problems.into_iter().chain(other.warnings).map(named));
         self.notes.extend(other.notes.into_iter().map(named));
