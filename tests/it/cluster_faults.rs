@@ -68,13 +68,16 @@ impl Times {
         }
     }
 
-    /// Nineteen of twenty answers take no longer than twice what they take elsewhere.
+    /// Half of the answers take no longer than twice what they take elsewhere, and nineteen of twenty no longer than that and
+    /// a slice of time, which a busy machine may give to somebody else first. What waits for a fault takes a deadline.
     fn check(self, version: Version) {
         let [sound, elsewhere] = [self.sound, self.elsewhere].map(|mut times| {
             times.sort_unstable();
-            times[times.len() * 95 / 100]
+            [times[times.len() / 2], times[times.len() * 95 / 100]]
         });
-        assert!(sound < elsewhere * 2 + Duration::from_millis(1), "{version:?}: {sound:?}, elsewhere {elsewhere:?}");
+        let context = format!("{version:?}: {sound:?}, elsewhere {elsewhere:?}");
+        assert!(sound[0] < elsewhere[0] * 2 + Duration::from_millis(1), "{context}");
+        assert!(sound[1] < elsewhere[1] * 2 + Duration::from_millis(8), "{context}");
     }
 }
 
