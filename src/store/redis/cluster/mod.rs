@@ -99,7 +99,7 @@ impl Cluster {
     }
 
     fn member(&self, address: &Address, part: usize) -> Result<Arc<Member>, StoreError> {
-        let supply = self.wiring.supply(address.info(&self.like)).map_err(|_| {
+        let supply = self.wiring.supply_any(address.info(&self.like)).map_err(|_| {
             StoreError::new(StoreErrorKind::Permanent, "a node of the Cluster has an address that leads to no server")
         })?;
         let node = Arc::new(self.wiring.node(&supply));
