@@ -31,7 +31,7 @@ pub(crate) mod sliding_counter;
 pub(crate) mod sliding_log;
 pub(crate) mod token_bucket;
 
-pub(crate) use parts::{Parts, Rate, gcd};
+pub(crate) use parts::{Parts, Rate};
 
 /// Integers at or above this are not exact in Lua.
 pub(crate) const EXACT: u64 = 1 << 53;

@@ -172,6 +172,41 @@ async fn a_server_without_the_module_says_so_at_the_first_ask() {
     }
 }
 
+/// Exactly the least permissions are enough, and a check sees what is missing.
+#[tokio::test]
+async fn the_least_permissions_are_enough() {
+    for version in WITH_MODULE {
+        let server = server(version);
+        let mut connection = server.connection().await;
+        let url = format!("redis://cell:pw@127.0.0.1:{}", server.port);
+        let purposed = Purposed::new(store(&url));
+        let builder = Limiter::builder(purposed.clone()).namespace("ns").rule(slow("a", 5)).rule(slow("b", 5));
+        let limiter = builder.build().expect("sound");
+        for (rules, ok) in [("+cl.throttle +evalsha +eval +set +del", true), ("+evalsha +eval +set +del", false)] {
+            let mut user = redis::cmd("ACL");
+            user.arg("SETUSER")
+                .arg("cell")
+                .arg("reset")
+                .arg("on")
+                .arg(">pw")
+                .arg("~ns:*")
+                .arg(rules.split(' ').collect::<Vec<_>>());
+            let _: () = user.query_async(&mut connection).await.expect("a user");
+            let report = store(&url).check("ns").await;
+            assert_eq!(report.is_ok(), ok, "{report}");
+            assert!(ok || report.to_string().contains("~ns:* +cl.throttle"), "{report}");
+            for purpose in [None, Some(Purpose::Take(Id::random())), Some(Purpose::Give(Id::random()))] {
+                purposed.set(purpose);
+                for decision in [limiter.acquire([("a", "k")]).await, limiter.acquire([("a", "k"), ("b", "k")]).await] {
+                    assert_eq!(decision.failure().is_none(), ok, "{version:?}: {decision:?}");
+                    let text = decision.failure().map(ToString::to_string).unwrap_or_default();
+                    assert!(ok || text.contains("+cl.throttle"), "{text}");
+                }
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_clock_of_ones_own_is_an_error_that_says_so() {
     let builder = Limiter::builder(store(&server(Version::Redis7).url())).rule(slow("r", 5));

@@ -142,10 +142,20 @@ async fn a_call_in_another_window_than_it_was_sent_for_is_made_again() {
     let ask = || limiter.acquire([("r", "k")]);
     assert!(ask().await.is_allowed());
     assert!(ask().await.is_refused());
+    let mut connection = server.connection().await;
+    let time = async |connection: &mut redis::aio::MultiplexedConnection| {
+        let mut script = redis::cmd("EVAL");
+        script.arg("return tonumber(redis.call('TIME')[1])").arg(0);
+        script.query_async::<u64>(connection).await.expect("a time")
+    };
+    let (before, since) = (time(&mut connection).await, Instant::now());
     std::fs::write(&offset, "+3600s").expect("written");
+    // The server notices after a while.
+    while time(&mut connection).await < before + 3_600 {
+        assert!(since.elapsed() < Duration::from_secs(20), "the clock does not step");
+    }
     assert!(ask().await.is_allowed(), "the next window");
     assert!(ask().await.is_refused());
-    let mut connection = server.connection().await;
     let mut sum = 0;
     for name in connection.keys::<_, Vec<String>>("*").await.expect("names") {
         sum += connection.get::<_, Option<i64>>(&name).await.expect("a count").unwrap_or(0);

@@ -46,6 +46,8 @@ async fn calls(server: &Server, command: &str) -> u64 {
 /// Until the replica has all that the primary wrote.
 async fn caught_up(primary: &Server) {
     let mut connection = primary.connection().await;
+    // WAIT is about what this connection wrote, and all before it.
+    let _: () = redis::cmd("SET").arg("mark").arg(1).query_async(&mut connection).await.expect("done");
     let replicas: u64 = redis::cmd("WAIT").arg(1).arg(20_000).query_async(&mut connection).await.expect("an answer");
     assert_eq!(replicas, 1);
 }

@@ -1,7 +1,7 @@
 //! A quota in the module's words.
 
 use crate::{
-    algorithm::{Params, gcd},
+    algorithm::{self, Params},
     error::BuildError,
     limit::Limit,
 };
@@ -26,9 +26,9 @@ impl Throttle {
         if interval < SHORTEST_INTERVAL {
             return None;
         }
-        // The shortest whole number of seconds that holds a whole number of intervals.
-        let period = interval / gcd(interval, SECOND);
-        let count = period * SECOND / interval;
+        // The shortest whole number of seconds that holds a whole number of intervals: their ratio in lowest terms.
+        let ratio = algorithm::Parts::new(SECOND, interval, 1).filter(|ratio| ratio.tick == 1)?;
+        let (period, count) = (ratio.per_unit, ratio.per_tick);
         // The module divides nanoseconds as doubles.
         let exact = (period as f64 * 1e9 / count as f64) as u64 == interval * 1_000;
         exact.then(|| Throttle { capacity: limit.quota().capacity(), count, period })
@@ -112,7 +112,7 @@ mod tests {
         for (quota, text) in [
             (Quota::per_minute(7), "such as 6"),
             (Quota::per_second(3), "such as 2"),
-            (Quota::per_second(1_001), "1000 a second"),
+            (Quota::per_second(1_001), "such as 1000"),
             (Quota::per_second(2_000), "1000 a second"),
         ] {
             let error = accept("r", &limit(quota)).expect_err("not exact");
