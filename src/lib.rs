@@ -34,6 +34,7 @@
 //! | quota fields, and what clients do with them | [`Headers`], the page on [headers](guide::headers) |
 //! | Redis or Valkey, deadlines, failures | [`RedisStore`], the page on [Redis](guide::redis) |
 //! | a Cluster: slots, hash tags, failover | [`RedisStore::builder`], [`LimiterBuilder::same_slot`], the page on [Clusters](guide::cluster) |
+//! | whether a server is fit | [`Limiter::check`] |
 //! | the decision in a handler | [`Decision`], an axum extractor and a request extension |
 //! | limits without HTTP: jobs, sockets, queues | [`Limiter::acquire`], [`Limiter::peek`], [`Limiter::reset`] |
 //! | metrics and alarms | [`Observer`] |

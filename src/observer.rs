@@ -85,7 +85,7 @@ pub enum StoreEvent {
     },
     /// The store is full: a new key was counted in its rule's overflow count.
     Overflowed,
-    /// What had been charged for a request that was refused or given up in the end could not be given back: it counts until the
+    /// What had been charged for a request that was refused or given up in the end was perhaps not given back; then it counts until the
     /// limit forgets it.
     NotGivenBack(StoreError),
 }

@@ -1,13 +1,14 @@
 //! Without scripts: fixed windows by plain commands, on every server version.
 
 use std::{
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
 use redis::AsyncCommands;
 use sluicegate::{
-    Call, Clock, Limiter, LimiterBuilder, ManualClock, Quota, RedisStore, Rule, StoreErrorKind, key,
+    Call, Clock, Limiter, LimiterBuilder, ManualClock, Observer, Quota, RedisStore, Rule, StoreErrorKind, StoreEvent,
+    key,
     store::{Id, Purpose},
 };
 use tokio::{
@@ -193,7 +194,7 @@ async fn what_nobody_waited_for_is_taken_back() {
 #[tokio::test]
 async fn a_lost_reply_charges_once_and_an_id_counts_once() {
     let server = Server::start(Version::Redis7);
-    let (address, cut) = cutting(server.port).await;
+    let (address, cut) = cutting(server.port, b"QUEUED").await;
     let purposed = Purposed::new(store(&format!("redis://{address}")));
     let limiter = Limiter::builder(purposed.clone()).namespace("ns").rule(hourly("r", 10)).build().expect("sound");
     assert!(limiter.acquire([("r", "k")]).await.failure().is_none());
@@ -213,6 +214,33 @@ async fn a_lost_reply_charges_once_and_an_id_counts_once() {
     }
     purposed.set(None);
     assert_eq!(remaining(&limiter, "r").await, 8);
+}
+
+/// A refusal stands though the reply to what took it back was lost; it is told, and not done twice.
+#[tokio::test]
+async fn what_was_perhaps_not_taken_back_is_told() {
+    let server = Server::start(Version::Valkey9);
+    // The count is 2 with what is refused, and 1 again after that.
+    let (address, cut) = cutting(server.port, b":1\r\n").await;
+    let events = Events::default();
+    let builder = limiter(store(&format!("redis://{address}")), [hourly("r", 1)]).observer(events.clone());
+    let limiter = builder.build().expect("sound");
+    assert!(limiter.acquire([("r", "k")]).await.failure().is_none());
+    cut.add_permits(1);
+    let refused = limiter.acquire([("r", "k")]).await;
+    assert!(refused.is_refused() && refused.failure().is_none(), "{refused:?}");
+    let told = |event: &StoreEvent| matches!(event, StoreEvent::NotGivenBack(_));
+    assert_eq!(events.0.lock().expect("no panic").iter().filter(|event| told(event)).count(), 1);
+    assert_eq!(remaining(&limiter, "r").await, 0);
+}
+
+#[derive(Clone, Default)]
+struct Events(Arc<Mutex<Vec<StoreEvent>>>);
+
+impl Observer for Events {
+    fn store(&self, event: &StoreEvent) {
+        self.0.lock().expect("no panic").push(event.clone());
+    }
 }
 
 /// Takes no more than is left, and gives back no more than was spent.
@@ -268,8 +296,8 @@ async fn a_user_who_may_not_run_scripts_is_enough() {
     }
 }
 
-/// Forwards to `port`; while there are permits, each reply to a transaction costs one and is dropped with its connection.
-async fn cutting(port: u16) -> (std::net::SocketAddr, Arc<Semaphore>) {
+/// Forwards to `port`; while there are permits, each reply with these bytes costs one and is dropped with its connection.
+async fn cutting(port: u16, bytes: &'static [u8]) -> (std::net::SocketAddr, Arc<Semaphore>) {
     let cut = Arc::new(Semaphore::new(0));
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("its address");
@@ -288,8 +316,8 @@ async fn cutting(port: u16) -> (std::net::SocketAddr, Arc<Semaphore>) {
                         },
                         read = server.read(&mut down) => match read {
                             Ok(read @ 1..) => {
-                                let transaction = down[..read].windows(6).any(|word| word == b"QUEUED");
-                                if transaction && let Ok(permit) = permits.try_acquire() {
+                                let found = down[..read].windows(bytes.len()).any(|word| word == bytes);
+                                if found && let Ok(permit) = permits.try_acquire() {
                                     permit.forget();
                                     return;
                                 }

@@ -158,7 +158,8 @@ impl Task {
         match failed {
             Some(error) => Err(failure::commanding(&error, Engine::Plain, &self.live)),
             None => {
-                let numbers = numbers?.iter().zip(&added).map(|(number, added)| number - added).collect();
+                let numbers =
+                    numbers?.iter().zip(&added).map(|(number, added)| number.saturating_sub(*added)).collect();
                 self.charge.amounts.fill(0);
                 Ok((at?, numbers))
             }
@@ -196,7 +197,7 @@ impl Task {
             .collect();
         let counts = self.change(&changes).await;
         let below: Vec<_> = changes.iter().zip(counts).filter(|(_, count)| *count < 0).collect();
-        let below: Vec<_> = below.into_iter().map(|((window, _), count)| (*window, -count)).collect();
+        let below: Vec<_> = below.into_iter().map(|((window, _), count)| (*window, count.saturating_neg())).collect();
         self.change(&below).await;
     }
 
@@ -214,6 +215,7 @@ impl Task {
         match self.live.send_all(&commands).await.and_then(replies::executed) {
             // Of each pair, the reply to INCRBY.
             Ok(replies) => replies.iter().skip(1).step_by(2).map(|reply| replies::number(reply).unwrap_or(0)).collect(),
+            // Not again: if only the reply was lost, that would take back twice and admit more.
             Err(error) => {
                 let error = failure::commanding(&error, Engine::Plain, &self.live);
                 self.observers.tell(&StoreEvent::NotGivenBack(error));

@@ -206,7 +206,7 @@ impl Node {
         let mut answer = Answer::default();
         let lines = windows.iter().zip(&charged.counts).zip(&charged.taken_back);
         for (((window, count), taken_back), amount) in lines.zip(amounts) {
-            let count = u64::try_from(count - taken_back).unwrap_or(0);
+            let count = u64::try_from(count.saturating_sub(*taken_back)).unwrap_or(0);
             let mut verdict = window.left(count, at);
             if refused && amount != 0 {
                 verdict = window.judge(count, at);

@@ -28,7 +28,7 @@ impl Window {
         let Params::FixedWindow(params) = line.limit.params() else { return None };
         let fixed_window::Start::Aligned(_) = params.start else { return None };
         let start = params.start_of(now);
-        let end = start + params.window;
+        let end = start.saturating_add(params.window);
         let margin = match time {
             Time::Store => MARGIN,
             Time::Application { tolerance, .. } => MARGIN + tolerance.div_ceil(1_000),
