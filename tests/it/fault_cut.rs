@@ -1,8 +1,8 @@
 //! Answers that are lost after the server has decided: charged once at most, whatever the caller saw.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use sluicegate::Limiter;
+use sluicegate::{Limiter, RedisStore};
 
 use crate::support::{
     fault_proxy::Counts,
@@ -26,12 +26,27 @@ async fn one_answer_of_a_hundred_is_cut_off() {
     let decisions = if soak() { 100_000 } else { 20_000 };
     let mut faulted = Faulted::with(&[], |store| store.bare().deadline(PATIENT), Limiter::builder).await;
     faulted.proxy.set(|faults| faults.cut = 10);
-    let callers: Vec<_> = (0..16)
-        .map(|_| {
-            let (limiter, checker) = (faulted.load.limiter.clone(), Arc::clone(&faulted.load.checker));
+    // Many stores, each with a connection of its own: who has just lost one waits for the next.
+    let stores = 64;
+    let callers: Vec<_> = (0..stores * 2)
+        .scan(None, |limiter, caller| {
+            if caller % 2 == 0 {
+                let store = RedisStore::builder(faulted.proxy.url()).bare().deadline(PATIENT).build().expect("sound");
+                *limiter = Some(faulted.load.checker.another(Limiter::builder(store)));
+            }
+            limiter.clone()
+        })
+        .map(|limiter| {
+            let checker = Arc::clone(&faulted.load.checker);
             tokio::spawn(async move {
-                for _ in 0..decisions / 16 {
-                    let _ = checker.decide(&limiter).await;
+                let mut left = decisions / (stores * 2);
+                while left > 0 {
+                    let decision = checker.decide(&limiter).await;
+                    if decision.failure().is_some_and(|error| !error.may_have_charged()) {
+                        tokio::time::sleep(Duration::from_millis(20)).await;
+                    } else {
+                        left -= 1;
+                    }
                 }
             })
         })

@@ -64,12 +64,16 @@ impl Checker {
     /// A checker and its limiter. The quota of each key has room for mistakes to show.
     pub fn begin(builder: LimiterBuilder) -> (Checker, Limiter) {
         let namespace = super::stores::namespace();
-        let rule = Rule::fixed_window(RULE, Quota::per_hour(1_000)).from_first_request().key(key::given());
-        let limiter = builder.namespace(&*namespace).rule(rule).build().expect("sound");
+        let limiter = limiter(builder, &namespace);
         // Room for all of a test, and really there: growth of memory later is then not the checker's.
         let mut records = vec![Record::new(); if soak() { 5_000_000 } else { 250_000 }];
         records.clear();
         (Checker { namespace, records: Mutex::new(records) }, limiter)
+    }
+
+    /// Another limiter whose decisions are checked as well.
+    pub fn another(&self, builder: LimiterBuilder) -> Limiter {
+        limiter(builder, &self.namespace)
     }
 
     /// Makes one decision, on record also when nobody waits for it to the end.
@@ -184,4 +188,9 @@ impl Checker {
         }
         counts
     }
+}
+
+fn limiter(builder: LimiterBuilder, namespace: &str) -> Limiter {
+    let rule = Rule::fixed_window(RULE, Quota::per_hour(1_000)).from_first_request().key(key::given());
+    builder.namespace(namespace).rule(rule).build().expect("sound")
 }
