@@ -9,7 +9,7 @@ use std::{
 use redis::AsyncCommands;
 use sluicegate::{
     Call, Clock, Limiter, LimiterBuilder, ManualClock, Quota, RedisStore, Rule, StoreErrorKind, key,
-    store::{Id, Purpose},
+    store::{Id, Purpose, Store},
 };
 
 use crate::support::{
