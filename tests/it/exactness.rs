@@ -43,8 +43,7 @@ async fn saturate(limiter: &Limiter, length: Duration) -> Vec<(Instant, Instant)
     for caller in callers {
         caller.await.expect("no panic");
     }
-    let admitted = admitted.lock().expect("no panic").clone();
-    admitted
+    std::mem::take(&mut *admitted.lock().expect("no panic"))
 }
 
 fn length() -> Duration {

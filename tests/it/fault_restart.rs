@@ -99,7 +99,7 @@ async fn no_error_of_ours_under_open_rules() {
         }
         statuses
     };
-    assert!(statuses(&open).await.iter().any(|status| *status == (StatusCode::OK, true)));
+    assert!(statuses(&open).await.contains(&(StatusCode::OK, true)));
     let port = server.stop();
     assert!(statuses(&open).await.iter().all(|status| *status == (StatusCode::OK, false)));
     assert!(statuses(&closed).await.iter().all(|(status, _)| *status == StatusCode::SERVICE_UNAVAILABLE));

@@ -24,7 +24,7 @@ async fn no_address_and_no_password_is_told() {
         format!("redis://{CANARY}:{CANARY}@127.0.0.1:{dead}"),
         format!("redis://{CANARY}.invalid:6379"),
         format!("redis://:{CANARY}@127.0.0.1:{}/{CANARY}", server.port),
-        format!("{CANARY}"),
+        CANARY.to_owned(),
         format!("redis+{CANARY}://x"),
         format!("unix:///nowhere/{CANARY}.sock"),
     ] {
