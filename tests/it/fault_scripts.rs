@@ -27,7 +27,7 @@ async fn callers(load: &Load, length: Duration) -> Phase {
     for caller in callers {
         samples.extend(caller.await.expect("no panic"));
     }
-    Phase { samples, crowd: 4 }
+    Phase { samples, crowd: 4, sleeps: Vec::new() }
 }
 
 #[tokio::test]
