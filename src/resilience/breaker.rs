@@ -108,10 +108,12 @@ impl Breaker {
         }
     }
 
-    /// The store gave no answer.
-    pub(super) fn failed(&self, pass: Pass, now: Instant, settings: &Settings) -> Change {
+    /// The store gave no answer to an ask that began at this moment. What began before the last failure was on its way then: a
+    /// connection that is lost takes all calls with it, and that is one failure.
+    pub(super) fn failed(&self, pass: Pass, began: Instant, now: Instant, settings: &Settings) -> Change {
         let mut state = self.lock();
         match &mut *state {
+            State::Closed(failures) if failures.back().is_some_and(|last| began < *last) => Change::None,
             State::Closed(failures) => {
                 let first = failures.is_empty();
                 let most = usize::try_from(settings.failures).unwrap_or(usize::MAX).max(1);
@@ -131,6 +133,14 @@ impl Breaker {
                 Change::None
             }
             State::Open(_) | State::Probing => Change::None,
+        }
+    }
+
+    /// Something speaks for asking again: the next ask probes.
+    pub(super) fn nudge(&self, now: Instant) {
+        let mut state = self.lock();
+        if let State::Open(until) = &mut *state {
+            *until = now.min(*until);
         }
     }
 
@@ -162,7 +172,7 @@ mod tests {
     #[test]
     fn opens_after_so_many_failures_in_a_row_and_lets_one_probe_through() {
         let (breaker, began) = (Breaker::default(), Instant::now());
-        let fail = |pass, after| breaker.failed(pass, began + seconds(after), &SETTINGS);
+        let fail = |pass, after| breaker.failed(pass, began + seconds(after), began + seconds(after), &SETTINGS);
         assert_eq!(fail(Pass::Free, 0.0), Change::Uneasy);
         assert_eq!(fail(Pass::Free, 1.0), Change::None);
         assert_eq!(breaker.succeeded(Pass::Free), Change::Calm);
@@ -185,7 +195,7 @@ mod tests {
         assert_eq!(breaker.succeeded(Pass::Free), Change::None);
         assert_eq!(breaker.pass(later), Pass::Blocked(Duration::ZERO));
         // The probe fails: open again.
-        assert_eq!(breaker.failed(Pass::Probe, later, &SETTINGS), Change::None);
+        assert_eq!(breaker.failed(Pass::Probe, later, later, &SETTINGS), Change::None);
         let Pass::Blocked(left) = breaker.pass(later) else { panic!("it is open again") };
         // The next one is dropped before it knows: another probes at once.
         assert_eq!(breaker.pass(later + left), Pass::Probe);
@@ -198,11 +208,12 @@ mod tests {
     #[test]
     fn failures_that_lie_too_far_apart_do_not_open_it() {
         let (breaker, began) = (Breaker::default(), Instant::now());
+        let fail = |after| breaker.failed(Pass::Free, began + seconds(after), began + seconds(after), &SETTINGS);
         for after in [0.0, 6.0, 12.0, 18.0, 24.0] {
-            assert_ne!(breaker.failed(Pass::Free, began + seconds(after), &SETTINGS), Change::Opened, "{after}");
+            assert_ne!(fail(after), Change::Opened, "{after}");
         }
         // The last three lie within ten seconds.
-        assert_eq!(breaker.failed(Pass::Free, began + seconds(26.0), &SETTINGS), Change::Opened);
+        assert_eq!(fail(26.0), Change::Opened);
     }
 
     #[test]
@@ -211,7 +222,7 @@ mod tests {
         let left = |_| {
             let breaker = Breaker::default();
             for _ in 0..3 {
-                breaker.failed(Pass::Free, began, &SETTINGS);
+                breaker.failed(Pass::Free, began, began, &SETTINGS);
             }
             match breaker.pass(began) {
                 Pass::Blocked(left) => left,

@@ -43,16 +43,16 @@ impl Breakers {
     /// The way past the breakers of the parts that an ask needs.
     pub(super) fn gates(&self, ask: &Ask<'_>, store: &dyn Store) -> Gates<'_> {
         let now = Instant::now();
-        self.gates_by(ask, store, |breaker| breaker.pass(now))
+        self.gates_by(ask, store, now, |breaker| breaker.pass(now))
     }
 
-    /// The same for an ask that was made while nothing was amiss.
-    pub(super) fn open_gates(&self, ask: &Ask<'_>, store: &dyn Store) -> Gates<'_> {
-        self.gates_by(ask, store, |_| Pass::Free)
+    /// The same for an ask that began at this moment, while nothing was amiss.
+    pub(super) fn open_gates(&self, ask: &Ask<'_>, store: &dyn Store, began: Instant) -> Gates<'_> {
+        self.gates_by(ask, store, began, |_| Pass::Free)
     }
 
-    fn gates_by(&self, ask: &Ask<'_>, store: &dyn Store, pass: impl Fn(&Breaker) -> Pass) -> Gates<'_> {
-        let mut gates = Gates { breakers: self, parts: SmallVec::new(), lines: SmallVec::new() };
+    fn gates_by(&self, ask: &Ask<'_>, store: &dyn Store, began: Instant, pass: impl Fn(&Breaker) -> Pass) -> Gates<'_> {
+        let mut gates = Gates { breakers: self, began, parts: SmallVec::new(), lines: SmallVec::new() };
         for line in ask.lines {
             let part = store.part(line);
             let place = match gates.parts.iter().position(|(known, _)| *known == part) {
@@ -65,6 +65,14 @@ impl Breakers {
             gates.lines.push(place);
         }
         gates
+    }
+
+    /// Something speaks for asking again.
+    pub(super) fn nudge(&self) {
+        let now = Instant::now();
+        std::iter::once(&self.first)
+            .chain(self.more.get().into_iter().flatten())
+            .for_each(|breaker| breaker.nudge(now));
     }
 
     fn note(&self, part: usize, change: Change, error: Option<&StoreError>, observers: &Observers) {
@@ -95,6 +103,7 @@ impl Breakers {
 /// What an ask was let through by. Dropped without a word, its probes are left to the next.
 pub(super) struct Gates<'a> {
     breakers: &'a Breakers,
+    began: Instant,
     parts: SmallVec<[(usize, Pass); 4]>,
     /// The place of each line's part in `parts`.
     lines: SmallVec<[usize; 4]>,
@@ -132,7 +141,7 @@ impl Gates<'_> {
             } else if told_off {
                 Change::None
             } else {
-                breaker.failed(pass, now, &self.breakers.settings)
+                breaker.failed(pass, self.began, now, &self.breakers.settings)
             };
             self.breakers.note(part, change, error, observers);
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+use tokio::time::Instant;
 
 use super::{Shared, breakers::Gates, through};
 use crate::{
@@ -137,7 +138,7 @@ impl Shared {
     /// What a store that answers at once has failed to.
     #[cold]
     pub(super) fn failed_now(self: &Arc<Shared>, ask: &Ask<'_>, error: StoreError) -> Result<(), StoreError> {
-        self.conclude(ask, self.breakers.open_gates(ask, &*self.store), Some(Err(error))).map(|_| ())
+        self.conclude(ask, self.breakers.open_gates(ask, &*self.store, Instant::now()), Some(Err(error))).map(|_| ())
     }
 
     /// Decides without waiting where that can be done, while not all is well: the breakers are open, or the store answers at

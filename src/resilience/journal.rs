@@ -19,9 +19,14 @@ const MOST: usize = 16_384;
 /// A commit whose reply was lost is repeated under its id for this long: half the time that stores remember ids.
 const REPEAT_FOR: Duration = Duration::from_secs(RECORD_TTL.as_secs() / 2);
 
+/// A count: the number of its scope, and its key.
+pub(super) type Name = (u32, Box<[u8]>);
+
+type Entries = HashMap<Name, Entry, foldhash::fast::RandomState>;
+
 #[derive(Debug, Default)]
 pub(super) struct Journal {
-    entries: Mutex<HashMap<(u32, Box<[u8]>), Entry, foldhash::fast::RandomState>>,
+    entries: Mutex<Entries>,
     /// Whether there is anything to commit: one word to look at on the path of requests.
     any: AtomicBool,
     /// Whether it is being committed.
@@ -59,7 +64,7 @@ pub(super) enum Went {
 }
 
 impl Journal {
-    fn lock(&self) -> MutexGuard<'_, HashMap<(u32, Box<[u8]>), Entry, foldhash::fast::RandomState>> {
+    fn lock(&self) -> MutexGuard<'_, Entries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -104,13 +109,13 @@ impl Journal {
     }
 
     /// The names of all counts.
-    pub(super) fn names(&self) -> Vec<(u32, Box<[u8]>)> {
+    pub(super) fn names(&self) -> Vec<Name> {
         self.lock().keys().cloned().collect()
     }
 
     /// The commit of one count. `spent`: how much of a line's local count still matters, which is the most that is committed;
     /// the rest has come back in the meantime. Also answers the units of a commit that was repeated for too long.
-    pub(super) fn commit(&self, name: &(u32, Box<[u8]>), spent: impl Fn(&Line<'_>) -> u64) -> (Option<Commit>, u64) {
+    pub(super) fn commit(&self, name: &Name, spent: impl Fn(&Line<'_>) -> u64) -> (Option<Commit>, u64) {
         let mut entries = self.lock();
         let Some(entry) = entries.get_mut(name) else { return (None, 0) };
         let mut lost = 0;
@@ -136,7 +141,7 @@ impl Journal {
     }
 
     /// Notes how the commit of a count went.
-    pub(super) fn went(&self, name: &(u32, Box<[u8]>), went: Went) {
+    pub(super) fn went(&self, name: &Name, went: Went) {
         let mut entries = self.lock();
         let Some(entry) = entries.get_mut(name) else { return };
         match went {

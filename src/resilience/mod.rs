@@ -13,7 +13,7 @@ mod local;
 use std::{fmt, sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use self::{
     breakers::{Breakers, Gates},
@@ -23,7 +23,7 @@ use self::{
 use crate::{
     error::{BuildError, StoreError, StoreErrorKind},
     limit::Limit,
-    observer::{Observer, Observers},
+    observer::{Observer, Observers, StoreEvent},
     store::{Answer, Ask, Checking, Line, MemoryStore, Purpose, Store, StoreFuture},
 };
 
@@ -49,8 +49,9 @@ const SHARE: f64 = 0.8;
 /// # The breaker
 ///
 /// After 5 failures in a row within 10 s the store is not asked for 30 s, and requests no longer wait for it at all. Then one
-/// request asks it (up to a tenth later, so that processes do not come back together); if that is answered, all do again. A
-/// success in between resets the count, so a store that now and then is slow is left alone. What waiting does not mend
+/// request asks it (up to a tenth later, so that processes do not come back together); if that is answered, all do again. One
+/// also asks as soon as the store has a new connection. A success in between resets the count, so a store that now and then is
+/// slow is left alone; and calls that fail together, since the connection they share is lost, are one failure. What waiting does not mend
 /// ([`StoreErrorKind::Permanent`]), like a missing permission, does not count: it is logged as an error until somebody mends it. Each
 /// part of a store, like a node of a Cluster, has a breaker of its own.
 ///
@@ -162,9 +163,10 @@ impl Shared {
 
     async fn decide(self: &Arc<Shared>, ask: &Ask<'_>) -> Result<Answer, StoreError> {
         if self.calm() {
+            let began = Instant::now();
             return match self.ask(ask).await {
                 Ok(answer) => Ok(answer),
-                Err(error) => self.conclude(ask, self.breakers.open_gates(ask, &*self.store), Some(Err(error))),
+                Err(error) => self.conclude(ask, self.breakers.open_gates(ask, &*self.store, began), Some(Err(error))),
             };
         }
         if matches!(ask.purpose, Purpose::Take(_) | Purpose::Give(_)) {
@@ -234,7 +236,10 @@ impl Store for Resilient {
 
     fn accept(&self, rules: &[(&str, &Limit)]) -> Result<(), BuildError> {
         self.0.check()?;
-        self.0.store.accept(rules)
+        self.0.store.accept(rules)?;
+        let listener: Arc<dyn Observer> = Arc::clone(&self.0) as _;
+        self.0.store.observe(&listener);
+        Ok(())
     }
 
     fn part(&self, line: &Line<'_>) -> usize {
@@ -251,6 +256,16 @@ impl Store for Resilient {
 
     fn deadline(&self) -> Option<Duration> {
         Some(self.0.deadline)
+    }
+}
+
+/// Listens to the store inside.
+impl Observer for Shared {
+    fn store(&self, event: &StoreEvent) {
+        // Making a connection may take longer than a probe waits. Once it is there, the next request finds out what it is worth.
+        if *event == StoreEvent::Connected {
+            self.breakers.nudge();
+        }
     }
 }
 

@@ -30,37 +30,19 @@ impl Report {
         self.notes.iter().map(String::as_str)
     }
 
-    /// Adds a warning, for those who know more of the application than the store does. It must hold no secrets.
-    pub fn with_warning(mut self, text: impl Into<String>) -> Report {
-        self.warnings.push(text.into());
-        self
-    }
-
-    pub(crate) fn problem(&mut self, text: impl Into<String>) {
+    /// Adds what keeps the store from deciding, and the remedy. It must hold no secrets, here and below.
+    pub fn problem(&mut self, text: impl Into<String>) {
         self.problems.push(text.into());
     }
 
-    pub(crate) fn warn(&mut self, text: impl Into<String>) {
+    /// Adds what works and is unsafe.
+    pub fn warn(&mut self, text: impl Into<String>) {
         self.warnings.push(text.into());
     }
 
-    pub(crate) fn note(&mut self, text: impl Into<String>) {
+    /// Adds what was found.
+    pub fn note(&mut self, text: impl Into<String>) {
         self.notes.push(text.into());
-    }
-
-    /// Adds what was found of a node of a Cluster.
-    pub(crate) fn add_node(&mut self, number: usize, other: Report) {
-        let named = |text: String| format!("node {number}: {text}");
-        self.problems.extend(other.problems.into_iter().map(named));
-        self.warnings.extend(other.warnings.into_iter().map(named));
-        self.notes.extend(other.notes.into_iter().map(named));
-    }
-
-    /// Adds what was found of a replica. The primary stands in for it, so nothing there keeps the store from deciding.
-    pub(crate) fn add_replica(&mut self, other: Report) {
-        let named = |text: String| format!("replica: {text}");
-        self.warnings.extend(other.problems.into_iter().chain(other.warnings).map(named));
-        self.notes.extend(other.notes.into_iter().map(named));
     }
 }
 

@@ -157,7 +157,8 @@ async fn scripts_that_are_forbidden_and_a_module_that_is_not_there_are_problems(
 
 #[test]
 fn others_may_add_what_they_know() {
-    let report = Report::default().with_warning("every instance counts for itself");
+    let mut report = Report::default();
+    report.warn("every instance counts for itself");
     assert!(report.is_ok());
     assert!(report.to_string().ends_with("\nwarning: every instance counts for itself"), "{report}");
 }

@@ -16,7 +16,7 @@ use crate::support::{
     sentinel::{query, until},
     server::{Server, VERSIONS, Version},
     sockets,
-    stores::patient,
+    stores::bare,
 };
 
 /// A server, or a proxy before it, closes connections that say nothing for a while. The store has another one before the next
@@ -26,7 +26,7 @@ async fn a_connection_that_the_server_closes_costs_no_decision() {
     for version in VERSIONS {
         let server = Server::start(version);
         let mut connection = server.connection().await;
-        let (limiter, events) = limiter(patient(&server.url()));
+        let (limiter, events) = limiter(bare(&server.url()));
         for round in 1..=20 {
             let decision = ask(&limiter).await;
             assert!(decision.failure().is_none(), "{round}: {:?}", decision.failure());
@@ -135,7 +135,7 @@ async fn a_crowded_server_is_one_that_is_not_to_be_had() {
         let _: () = query(&mut connection, "ACL SETUSER app on >hunter2 ~* +@all").await;
         let _: () = query(&mut connection, "CONFIG SET maxclients 1").await;
         for url in [server.url(), format!("redis://app:hunter2@127.0.0.1:{}", server.port)] {
-            let (limiter, events) = limiter(patient(&url));
+            let (limiter, events) = limiter(bare(&url));
             for _ in 0..100 {
                 let error = failure(&limiter).await;
                 assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
@@ -145,7 +145,7 @@ async fn a_crowded_server_is_one_that_is_not_to_be_had() {
             assert!(events.connect_failed() <= 2, "{}", events.connect_failed());
         }
         let _: () = query(&mut connection, "CONFIG SET maxclients 100").await;
-        until_answered(&limiter(patient(&server.url())).0).await;
+        until_answered(&limiter(bare(&server.url())).0).await;
     }
 }
 
@@ -153,7 +153,7 @@ async fn a_crowded_server_is_one_that_is_not_to_be_had() {
 #[tokio::test]
 async fn sockets_have_keepalive() {
     let server = Server::start(Version::Redis7);
-    let (limiter, _) = limiter(patient(&server.url()));
+    let (limiter, _) = limiter(bare(&server.url()));
     assert!(ask(&limiter).await.failure().is_none());
     let off = RedisStore::builder(server.url()).keepalive(None).deadline(Duration::from_secs(30)).build();
     let (without, _) = self::limiter(off.expect("sound"));

@@ -9,7 +9,7 @@ use crate::support::{
     folder::Folder,
     sentinel::query,
     server::{Server, VERSIONS, Version, free_port},
-    stores::patient,
+    stores::bare,
 };
 
 async fn keys_of(server: &Server) -> String {
@@ -22,7 +22,7 @@ async fn users_and_databases_are_those_of_the_address_or_the_builder() {
         let server = Server::start(version);
         let mut connection = server.connection().await;
         let _: () = query(&mut connection, "ACL SETUSER app on >p@ss/word ~* +@all").await;
-        let (by_address, _) = limiter(patient(&format!("redis://app:p%40ss%2Fword@127.0.0.1:{}/2", server.port)));
+        let (by_address, _) = limiter(bare(&format!("redis://app:p%40ss%2Fword@127.0.0.1:{}/2", server.port)));
         assert!(ask(&by_address).await.failure().is_none());
         let builder = RedisStore::builder(format!("valkey://127.0.0.1:{}/9", server.port)).database(5);
         let store = builder.credentials("app", "p@ss/word").deadline(Duration::from_secs(30)).build().expect("sound");
@@ -32,7 +32,7 @@ async fn users_and_databases_are_those_of_the_address_or_the_builder() {
         assert_eq!(clients.matches("user=app").count(), 2, "{clients}");
         let keys = keys_of(&server).await;
         assert!(keys.contains("db2:keys=1") && keys.contains("db5:keys=1") && !keys.contains("db9"), "{keys}");
-        let (beyond, _) = limiter(patient(&format!("{}/77", server.url())));
+        let (beyond, _) = limiter(bare(&format!("{}/77", server.url())));
         let error = failure(&beyond).await;
         assert_eq!(error.kind(), StoreErrorKind::Permanent);
         assert!(error.to_string().contains("database"), "{error}");
@@ -42,10 +42,10 @@ async fn users_and_databases_are_those_of_the_address_or_the_builder() {
 #[tokio::test]
 async fn a_password_alone_is_enough() {
     let server = Server::start_on(Version::Redis7, free_port(), &["--requirepass", "hunter2"]);
-    let (right, _) = limiter(patient(&format!("redis://:hunter2@127.0.0.1:{}", server.port)));
+    let (right, _) = limiter(bare(&format!("redis://:hunter2@127.0.0.1:{}", server.port)));
     assert!(ask(&right).await.failure().is_none());
     for url in [server.url(), format!("redis://:wrong-secret@127.0.0.1:{}", server.port)] {
-        let error = failure(&limiter(patient(&url)).0).await;
+        let error = failure(&limiter(bare(&url)).0).await;
         assert_eq!(error.kind(), StoreErrorKind::Permanent, "{error}");
         assert!(error.to_string().contains("password") && !format!("{error:?}").contains("secret"), "{error}");
     }
@@ -59,12 +59,12 @@ async fn unix_sockets_are_reached() {
     let server = Server::start_on(Version::Valkey9, free_port(), &["--unixsocket", path]);
     let _: () = query(&mut server.connection().await, "ACL SETUSER app on >hunter2 ~* +@all").await;
     for url in [format!("unix://{path}?db=1&user=app&pass=hunter2"), format!("redis+unix://{path}?db=1")] {
-        let (limiter, _) = limiter(patient(&url));
+        let (limiter, _) = limiter(bare(&url));
         assert!(ask(&limiter).await.failure().is_none());
     }
     let keys = keys_of(&server).await;
     assert!(keys.contains("db1:keys=2"), "{keys}");
-    let (gone, _) = limiter(patient(&format!("unix://{path}-gone")));
+    let (gone, _) = limiter(bare(&format!("unix://{path}-gone")));
     let error = failure(&gone).await;
     assert!(error.to_string().contains("no such socket"), "{error}");
 }
@@ -73,13 +73,13 @@ async fn unix_sockets_are_reached() {
 async fn hosts_are_names_or_addresses_of_either_kind() {
     let server = Server::start_on(Version::Redis7, free_port(), &["--bind", "127.0.0.1", "::1"]);
     let limiters =
-        ["[::1]", "127.0.0.1", "localhost"].map(|host| limiter(patient(&format!("redis://{host}:{}", server.port))).0);
+        ["[::1]", "127.0.0.1", "localhost"].map(|host| limiter(bare(&format!("redis://{host}:{}", server.port))).0);
     for limiter in &limiters {
         assert!(ask(limiter).await.failure().is_none());
     }
     let clients: String = query(&mut server.connection().await, "CLIENT LIST").await;
     assert!(clients.contains("laddr=[::1]:"), "{clients}");
-    let (nowhere, _) = limiter(patient("redis://no-such-host.invalid"));
+    let (nowhere, _) = limiter(bare("redis://no-such-host.invalid"));
     let error = failure(&nowhere).await;
     assert!(error.to_string().contains("name is not known"), "{error}");
 }
@@ -145,7 +145,7 @@ async fn a_demotion_costs_no_decision_where_the_address_leads_to_the_new_primary
     for version in VERSIONS {
         let (old, new) = (Server::start(version), Server::start(version));
         let (address, target) = switching(old.port).await;
-        let (limiter, events) = limiter(patient(&format!("redis://{address}")));
+        let (limiter, events) = limiter(bare(&format!("redis://{address}")));
         until_answered(&limiter).await;
         let _: () = query(&mut old.connection().await, &format!("REPLICAOF 127.0.0.1 {}", new.port)).await;
         target.store(new.port, std::sync::atomic::Ordering::SeqCst);
@@ -161,7 +161,7 @@ async fn a_demotion_costs_no_decision_where_the_address_leads_to_the_new_primary
 async fn a_demoted_server_is_used_again_within_a_second_of_its_return() {
     let (server, other) = (Server::start(Version::Redis7), Server::start(Version::Redis7));
     let mut connection = server.connection().await;
-    let (limiter, _) = limiter(patient(&server.url()));
+    let (limiter, _) = limiter(bare(&server.url()));
     until_answered(&limiter).await;
     let _: () = query(&mut connection, &format!("REPLICAOF 127.0.0.1 {}", other.port)).await;
     let error = failure(&limiter).await;
@@ -180,6 +180,6 @@ async fn the_role_is_not_needed() {
     let server = Server::start(Version::Redis7);
     let mut connection = server.connection().await;
     let _: () = query(&mut connection, "ACL SETUSER app on >hunter2 ~* +@all -role").await;
-    let (limiter, _) = limiter(patient(&format!("redis://app:hunter2@127.0.0.1:{}", server.port)));
+    let (limiter, _) = limiter(bare(&format!("redis://app:hunter2@127.0.0.1:{}", server.port)));
     assert!(ask(&limiter).await.failure().is_none());
 }

@@ -277,7 +277,7 @@ impl RedisStoreBuilder {
         let replicas: Result<Vec<Supply>, BuildError> =
             replicas.into_iter().map(|replica| wiring.supply_any(self.greeted(replica))).collect();
         let replicas = Replicas::new(&replicas?, &wiring);
-        Ok(RedisStore::new(Topology::One(wiring.node(&supply)), replicas, wiring))
+        Ok(RedisStore::new(Topology::One(Box::new(wiring.node(&supply))), replicas, wiring))
     }
 
     fn clustered(&self, seeds: &[ConnectionInfo], wiring: Arc<Wiring>) -> Result<RedisStore, BuildError> {

@@ -87,7 +87,7 @@ struct Inner {
 
 /// How the servers hang together.
 enum Topology {
-    One(Node),
+    One(Box<Node>),
     Cluster(Arc<Cluster>),
 }
 
@@ -127,7 +127,7 @@ impl RedisStore {
             Topology::Cluster(cluster) => cluster.check(namespace, patience).await,
         };
         for node in self.0.replicas.nodes() {
-            report.add_replica(check::node(node, namespace, patience).await);
+            check::add_replica(&mut report, &check::node(node, namespace, patience).await);
         }
         report
     }

@@ -3,11 +3,11 @@
 use std::{
     collections::HashMap,
     future::pending,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, Weak},
 };
 
 use sluicegate::{
-    MemoryStore, StoreError, StoreErrorKind,
+    MemoryStore, Observer, StoreError, StoreErrorKind, StoreEvent,
     store::{Answer, Ask, Line, Partial, Purpose, Store, StoreFuture, Verdict},
 };
 
@@ -32,6 +32,7 @@ struct Inner {
     store: MemoryStore,
     moods: Mutex<HashMap<usize, Mood>>,
     asked: Mutex<Vec<(usize, Purpose)>>,
+    observers: Observers,
 }
 
 impl Flaky {
@@ -58,12 +59,32 @@ impl Flaky {
         self.asked().iter().filter(|(_, purpose)| *purpose == Purpose::Spend).count()
     }
 
+    /// Tells those who watch the store.
+    pub fn tell(&self, event: &StoreEvent) {
+        for observer in self.0.observers.0.lock().expect("no panic").iter().filter_map(Weak::upgrade) {
+            observer.store(event);
+        }
+    }
+
     fn mood(&self, part: usize) -> Mood {
         self.0.moods.lock().expect("no panic").get(&part).copied().unwrap_or(Mood::Well)
     }
 }
 
+#[derive(Default)]
+struct Observers(Mutex<Vec<Weak<dyn Observer>>>);
+
+impl std::fmt::Debug for Observers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Observers")
+    }
+}
+
 impl Store for Flaky {
+    fn observe(&self, observer: &Arc<dyn Observer>) {
+        self.0.observers.0.lock().expect("no panic").push(Arc::downgrade(observer));
+    }
+
     fn acquire<'a>(&'a self, ask: &'a Ask<'a>) -> StoreFuture<'a, Answer> {
         Box::pin(async move {
             let moods: Vec<Mood> = ask

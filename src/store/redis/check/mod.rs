@@ -37,6 +37,21 @@ pub(super) async fn node_at(node: &Node, scope: &Scope, key: &str, namespace: &s
     report
 }
 
+/// Adds what was found of a node of a Cluster.
+pub(super) fn add_node(report: &mut Report, number: usize, of_node: &Report) {
+    let named = |text: &str| format!("node {number}: {text}");
+    of_node.problems().for_each(|text| report.problem(named(text)));
+    of_node.warnings().for_each(|text| report.warn(named(text)));
+    of_node.notes().for_each(|text| report.note(named(text)));
+}
+
+/// Adds what was found of a replica. The primary stands in for it, so nothing there keeps the store from deciding.
+pub(super) fn add_replica(report: &mut Report, of_replica: &Report) {
+    let named = |text: &str| format!("replica: {text}");
+    of_replica.problems().chain(of_replica.warnings()).for_each(|text| report.warn(named(text)));
+    of_replica.notes().for_each(|text| report.note(named(text)));
+}
+
 async fn look(node: &Node, scope: &Scope, key: &str, namespace: &str, report: &mut Report) {
     let mut live = match node.connections.get().await {
         Ok(live) => live,

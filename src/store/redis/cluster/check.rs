@@ -4,7 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{super::check::node_at, Cluster, slot};
+use super::{
+    super::check::{add_node, node_at},
+    Cluster, slot,
+};
 use crate::store::{Id, Report, Scope};
 
 impl Cluster {
@@ -33,7 +36,8 @@ impl Cluster {
                 report.warn(format!("node {} has no slots", member.part));
                 continue;
             };
-            report.add_node(member.part, node_at(&member.node, &scope, &key, namespace, patience).await);
+            let of_node = node_at(&member.node, &scope, &key, namespace, patience).await;
+            add_node(&mut report, member.part, &of_node);
         }
         report
     }

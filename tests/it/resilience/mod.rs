@@ -1,5 +1,7 @@
 //! The store around a store: deadline, breaker, and what rules do meanwhile.
 
+mod commit;
+
 use std::{
     sync::{
         Arc, Mutex,
@@ -9,15 +11,14 @@ use std::{
 };
 
 use sluicegate::{
-    Call, Clock, Decision, Limiter, LimiterBuilder, ManualClock, MemoryStore, Observer, OnFailure, Quota, Resilient,
-    Rule, StoreErrorKind, StoreEvent, key, store::Purpose,
+    Decision, Limiter, LimiterBuilder, MemoryStore, Observer, OnFailure, Quota, Resilient, Rule, StoreErrorKind,
+    StoreEvent, key,
 };
 use tokio::time::{Instant, advance};
 
 use crate::support::{
     flaky::{Flaky, Mood},
     log::Log,
-    stores::BEGIN,
 };
 
 const DOWN: Mood = Mood::Fails(StoreErrorKind::Unavailable);
@@ -161,6 +162,56 @@ async fn a_probe_that_leaves_makes_room_for_the_next() {
     }
     store.set(Mood::Well);
     assert_eq!(kind(&ask(&limiter).await), None);
+}
+
+/// A connection that is lost takes all calls with it that are on their way: that is one failure, not as many.
+#[tokio::test(start_paused = true)]
+async fn calls_that_fail_together_are_one_failure() {
+    let store = Flaky::default();
+    store.set(Mood::Hangs);
+    let limiter = limiter(&store);
+    let together = |calls: usize| {
+        let calls: Vec<_> = (0..calls)
+            .map(|_| {
+                tokio::spawn({
+                    let limiter = limiter.clone();
+                    async move { kind(&ask(&limiter).await) }
+                })
+            })
+            .collect();
+        async {
+            for call in calls {
+                assert_eq!(call.await.expect("no panic"), Some(StoreErrorKind::Timeout));
+            }
+        }
+    };
+    for _ in 0..4 {
+        together(50).await;
+    }
+    assert_eq!(store.spends(), 200);
+    // The fifth failure in a row.
+    together(50).await;
+    assert_eq!(kind(&ask(&limiter).await), Some(StoreErrorKind::Open));
+}
+
+/// Making a connection may take longer than a probe: once it is made, nobody waits for the next turn.
+#[tokio::test(start_paused = true)]
+async fn a_new_connection_is_tried_at_once() {
+    let store = Flaky::default();
+    let limiter = limiter(&store);
+    store.set(DOWN);
+    fail(&limiter, 5).await;
+    store.set(Mood::Well);
+    assert_eq!(kind(&ask(&limiter).await), Some(StoreErrorKind::Open));
+    store.tell(&StoreEvent::Connected);
+    assert_eq!(kind(&ask(&limiter).await), None);
+    // One try for each connection: a server that takes connections and no calls is not asked more often.
+    store.set(DOWN);
+    fail(&limiter, 5).await;
+    store.spends();
+    store.tell(&StoreEvent::Connected);
+    fail(&limiter, 10).await;
+    assert_eq!(store.spends(), 1);
 }
 
 /// Each in its own way: one admits, one counts here, one refuses; and a refusal spends nothing anywhere.
@@ -332,156 +383,6 @@ async fn all_or_nothing_while_one_is_away(failures: u32) {
     }
     let left = limiter.peek([("there", "1other")]).await;
     assert_eq!(left.standing("there").map(|standing| standing.remaining()), Some(2));
-}
-
-/// Waits until the store was told: it is off the path of requests.
-async fn until_committed(events: &Events) -> (u64, u64) {
-    for _ in 0..10_000 {
-        for event in events.take() {
-            if let StoreEvent::Committed { counts, units } = event {
-                return (counts, units);
-            }
-        }
-        advance(Duration::from_millis(1)).await;
-    }
-    panic!("nothing was committed");
-}
-
-/// How many the store itself has counted, whatever stands around it.
-async fn counted(store: &Flaky, namespace: &str, key: &str) -> u64 {
-    let bare = Limiter::builder(store.inside()).namespace(namespace).rule(rule("r", 1_000)).build().expect("sound");
-    let peek = bare.peek([("r", key)]).await;
-    1_000 - peek.standing("r").expect("it applies").remaining()
-}
-
-fn watched(store: &Flaky, namespace: &str) -> (Limiter, Events) {
-    let events = Events::default();
-    let builder = around(store).namespace(namespace).observer(events.clone());
-    (builder.rule(rule("r", 1_000)).build().expect("sound"), events)
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_was_admitted_meanwhile_is_committed_when_the_store_is_back() {
-    let store = Flaky::default();
-    let (limiter, events) = watched(&store, "committed");
-    store.set(DOWN);
-    for _ in 0..7 {
-        assert!(ask(&limiter).await.is_allowed());
-    }
-    assert!(limiter.acquire([("r", "other")]).await.is_allowed());
-    store.set(Mood::Well);
-    assert_eq!(counted(&store, "committed", "k").await, 0);
-    advance(Duration::from_secs(33)).await;
-    assert!(ask(&limiter).await.failure().is_none());
-    assert_eq!(until_committed(&events).await, (2, 8));
-    assert_eq!(counted(&store, "committed", "k").await, 8, "seven and the one that found it well");
-    assert_eq!(counted(&store, "committed", "other").await, 1);
-    // Once.
-    for _ in 0..3 {
-        assert!(ask(&limiter).await.failure().is_none());
-        advance(Duration::from_secs(1)).await;
-    }
-    assert_eq!(counted(&store, "committed", "k").await, 11);
-}
-
-/// The commit arrives, its reply does not: it is sent again, and counts once.
-#[tokio::test(start_paused = true)]
-async fn a_commit_whose_reply_is_lost_counts_once() {
-    let (store, events) = (Flaky::default(), Events::default());
-    let around = Resilient::new(store.clone()).open_after(7, Duration::from_secs(10));
-    let builder = Limiter::builder(around).namespace("once").observer(events.clone());
-    let limiter = builder.rule(rule("r", 1_000)).build().expect("sound");
-    store.set(DOWN);
-    fail(&limiter, 4).await;
-    // The answer comes from a part that is well; the commit goes to the one that loses replies.
-    store.set(Mood::LosesTheReply);
-    for turn in 1..10 {
-        assert!(limiter.acquire([("r", "1k")]).await.failure().is_none());
-        advance(Duration::from_millis(100)).await;
-        let taken = store.asked().iter().filter(|(_, purpose)| matches!(purpose, Purpose::Take(_))).count();
-        // With the third its breaker opens. What is not sent then must not be taken for undone.
-        assert_eq!(taken, usize::from(turn <= 3), "turn {turn}");
-        assert_eq!(counted(&store, "once", "k").await, 4, "turn {turn}");
-        assert!(events.take().iter().all(|event| !matches!(event, StoreEvent::Committed { .. })));
-    }
-    store.set(Mood::Well);
-    advance(Duration::from_secs(33)).await;
-    assert!(ask(&limiter).await.failure().is_none());
-    assert_eq!(until_committed(&events).await, (1, 4));
-    assert_eq!(counted(&store, "once", "k").await, 5);
-}
-
-/// It may have been charged already, so it is not charged again.
-#[tokio::test(start_paused = true)]
-async fn what_may_have_been_charged_is_not_committed() {
-    let store = Flaky::default();
-    let (limiter, events) = watched(&store, "unsure");
-    store.set(Mood::LosesTheReply);
-    fail(&limiter, 4).await;
-    store.set(Mood::Well);
-    for _ in 0..5 {
-        assert!(ask(&limiter).await.failure().is_none());
-        advance(Duration::from_secs(1)).await;
-    }
-    assert_eq!(counted(&store, "unsure", "k").await, 9);
-    assert!(events.take().is_empty());
-}
-
-/// A window that is over, a bucket that has refilled: what no longer matters is not charged to the next.
-#[tokio::test(start_paused = true)]
-async fn what_has_come_back_meanwhile_is_not_committed() {
-    let (store, events) = (Flaky::default(), Events::default());
-    let clock = ManualClock::new(BEGIN);
-    let quota = Rule::token_bucket("r", Quota::per_second(10)).key(key::given());
-    let builder = around(&store).clock(Clock::manual(clock.clone())).observer(events.clone());
-    let limiter = builder.rule(quota).build().expect("sound");
-    store.set(DOWN);
-    for _ in 0..8 {
-        assert!(ask(&limiter).await.is_allowed());
-    }
-    // Eight a second come back here, so that in half a second four do.
-    clock.advance(Duration::from_millis(500));
-    store.set(Mood::Well);
-    advance(Duration::from_secs(33)).await;
-    assert!(limiter.acquire([("r", "other")]).await.failure().is_none());
-    assert_eq!(until_committed(&events).await, (1, 4));
-}
-
-/// More than there is room for is charged as far as there is.
-#[tokio::test(start_paused = true)]
-async fn a_commit_takes_no_more_than_is_left() {
-    let store = Flaky::default();
-    let (limiter, events) = watched(&store, "capped");
-    let other = Limiter::builder(store.clone()).namespace("capped").rule(rule("r", 1_000)).build().expect("sound");
-    assert!(other.acquire(Call::new().key("r", "k").cost(995)).await.is_allowed());
-    store.set(DOWN);
-    for _ in 0..50 {
-        assert!(ask(&limiter).await.is_allowed());
-    }
-    store.set(Mood::Well);
-    advance(Duration::from_secs(33)).await;
-    assert!(limiter.acquire([("r", "other")]).await.failure().is_none());
-    assert_eq!(until_committed(&events).await, (1, 50));
-    assert_eq!(counted(&store, "capped", "k").await, 1_000);
-    assert!(ask(&limiter).await.is_refused());
-}
-
-/// A reset forgets what was to be committed.
-#[tokio::test(start_paused = true)]
-async fn a_reset_forgets_what_was_not_committed() {
-    let store = Flaky::default();
-    let (limiter, events) = watched(&store, "reset");
-    store.set(DOWN);
-    for _ in 0..5 {
-        assert!(ask(&limiter).await.is_allowed());
-    }
-    store.set(Mood::Well);
-    limiter.reset([("r", "k")]).await.expect("the store is well");
-    advance(Duration::from_secs(33)).await;
-    assert!(ask(&limiter).await.failure().is_none());
-    advance(Duration::from_secs(1)).await;
-    assert_eq!(counted(&store, "reset", "k").await, 1);
-    assert!(events.take().iter().all(|event| !matches!(event, StoreEvent::Committed { .. })));
 }
 
 #[test]
