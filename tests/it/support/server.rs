@@ -118,16 +118,17 @@ impl Server {
     /// Ends it and waits until it is gone.
     pub fn stop(mut self) -> u16 {
         self.end();
-        self.port
-    }
-
-    fn end(&mut self) {
-        self._lifeline = None;
-        let _ = self.shell.wait();
         let address = SocketAddr::from(([127, 0, 0, 1], self.port));
         while TcpStream::connect_timeout(&address, Duration::from_millis(100)).is_ok() {
             std::thread::yield_now();
         }
+        self.port
+    }
+
+    /// Another may listen on its port by now.
+    fn end(&mut self) {
+        self._lifeline = None;
+        let _ = self.shell.wait();
     }
 }
 
