@@ -153,7 +153,7 @@ impl Shared {
         if self.store.deadline().is_some_and(|own| own <= self.deadline) {
             return self.store.acquire(ask).await;
         }
-        timeout(self.deadline, self.store.acquire(ask)).await.unwrap_or_else(|_| Err(self.late()))
+        Box::pin(timeout(self.deadline, self.store.acquire(ask))).await.unwrap_or_else(|_| Err(self.late()))
     }
 
     #[cold]
@@ -169,6 +169,11 @@ impl Shared {
                 Err(error) => self.conclude(ask, self.breakers.open_gates(ask, &*self.store, began), Some(Err(error))),
             };
         }
+        // Rare, so it takes its room elsewhere.
+        Box::pin(self.decide_in_trouble(ask)).await
+    }
+
+    async fn decide_in_trouble(self: &Arc<Shared>, ask: &Ask<'_>) -> Result<Answer, StoreError> {
         if matches!(ask.purpose, Purpose::Take(_) | Purpose::Give(_)) {
             return self.ask_past_breakers(ask).await;
         }

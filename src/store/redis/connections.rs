@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use redis::{Cmd, Pipeline, RedisResult, Value};
+use redis::{Cmd, Pipeline, RedisResult, Value, aio::MultiplexedConnection};
 use tokio::sync::watch;
 
 use super::{
@@ -47,13 +47,19 @@ pub(super) struct Shared {
     pub(super) gate: Mutex<Gate>,
 }
 
-/// A shared connection.
+/// What all who share a connection know of it.
+pub(super) struct Made {
+    pub(super) link: Link,
+    pub(super) slot: Weak<Slot>,
+    /// Timeouts in a row.
+    pub(super) timeouts: AtomicU32,
+}
+
+/// A shared connection. One is made for every request, so it is little to count and to copy.
 #[derive(Clone)]
 pub(super) struct Live {
-    pub(super) link: Link,
-    pub(super) slot: Arc<Slot>,
-    /// Timeouts in a row; also tells this connection from those before and after it.
-    pub(super) timeouts: Arc<AtomicU32>,
+    pub(super) connection: MultiplexedConnection,
+    pub(super) made: Arc<Made>,
     pub(super) demoted: bool,
     /// Whether each command goes with an `ASKING`, and how a Cluster node turned the last one away.
     pub(super) asking: bool,
@@ -83,6 +89,14 @@ impl Connections {
         let Some(slot) = self.slots.get(turn) else {
             return Err(StoreError::new(StoreErrorKind::Unavailable, "no connection").uncharged());
         };
+        match slot.live() {
+            Some(live) => Ok(live),
+            // Rare, so it takes its room elsewhere.
+            None => Box::pin(self.wait(slot)).await,
+        }
+    }
+
+    async fn wait(&self, slot: &Arc<Slot>) -> Result<Live, StoreError> {
         let mut waited = false;
         loop {
             let turn = match slot.turn() {
@@ -114,9 +128,9 @@ impl Live {
     /// Sends a command; an error reply is an error.
     pub(super) async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
         let reply = if self.asking {
-            self.send_asking(command).await?
+            Box::pin(self.send_asking(command)).await?
         } else {
-            self.link.connection.send_packed_command(command).await?
+            self.connection.send_packed_command(command).await?
         };
         // Errors inside an array make no sense as a decision either; looking for them there would copy it.
         match reply {
@@ -130,7 +144,7 @@ impl Live {
 
     /// Sends commands together; the reply of each, errors among them.
     pub(super) async fn send_all(&mut self, commands: &Pipeline) -> RedisResult<Vec<Value>> {
-        let replies = self.link.connection.send_packed_commands(commands, 0, commands.len()).await?;
+        let replies = self.connection.send_packed_commands(commands, 0, commands.len()).await?;
         self.redirect = replies.iter().find_map(|reply| match reply {
             Value::ServerError(error) => Redirect::read(error),
             _ => None,
@@ -143,7 +157,7 @@ impl Live {
     async fn send_asking(&mut self, command: &Cmd) -> RedisResult<Value> {
         let mut pipeline = redis::pipe();
         pipeline.cmd("ASKING").add_command(command.clone());
-        let mut replies = Box::pin(self.link.connection.send_packed_commands(&pipeline, 0, 2)).await?;
+        let mut replies = self.connection.send_packed_commands(&pipeline, 0, 2).await?;
         Ok(replies.pop().unwrap_or(Value::Nil))
     }
 
@@ -159,15 +173,16 @@ impl Live {
 
     /// The server answered.
     pub(super) fn answered(&self) {
-        if self.timeouts.load(Ordering::Relaxed) != 0 {
-            self.timeouts.store(0, Ordering::Relaxed);
+        if self.made.timeouts.load(Ordering::Relaxed) != 0 {
+            self.made.timeouts.store(0, Ordering::Relaxed);
         }
     }
 
     /// The server did not answer in time; after a few in a row the connection is given up. Not before another may be made: a
     /// server that is merely slow must not be flooded with new connections, and the old one may still come round.
     pub(super) fn timed_out(&self) {
-        if self.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= TIMEOUTS && self.slot.gate().is_ready() {
+        let many = self.made.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= TIMEOUTS;
+        if many && self.made.slot.upgrade().is_some_and(|slot| slot.gate().is_ready()) {
             let text = format!("{TIMEOUTS} calls in a row got no answer in time");
             self.give_up(StoreError::new(StoreErrorKind::Timeout, text));
         }
@@ -175,7 +190,9 @@ impl Live {
 
     /// Empties the slot, unless it holds another connection by now, and has a new one made.
     pub(super) fn give_up(&self, why: StoreError) {
-        self.slot.give_up(&self.timeouts, why);
+        if let Some(slot) = self.made.slot.upgrade() {
+            slot.give_up(&self.made, why);
+        }
     }
 
     /// The server is a replica now. Nothing ran, so the call may go to another.
@@ -185,11 +202,13 @@ impl Live {
     }
 }
 
-/// Waits until the server closes a connection and has it replaced.
-pub(super) async fn watch(slot: Weak<Slot>, timeouts: Arc<AtomicU32>, mut end: watch::Receiver<()>) {
+/// Waits until the server closes a connection and has it replaced. Holds nothing that would keep it open.
+pub(super) async fn watch(made: Weak<Made>, mut end: watch::Receiver<()>) {
     // An error says that it has ended.
     let _ = end.changed().await;
-    if let Some(slot) = slot.upgrade() {
-        slot.give_up(&timeouts, StoreError::new(StoreErrorKind::Unavailable, "the server closed the connection"));
+    if let Some(made) = made.upgrade()
+        && let Some(slot) = made.slot.upgrade()
+    {
+        slot.give_up(&made, StoreError::new(StoreErrorKind::Unavailable, "the server closed the connection"));
     }
 }

@@ -8,7 +8,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{failure, greet, link::Link, sockets::Sockets, tls::Tls};
+use super::{failure, gather::Gather, greet, link::Link, sockets::Sockets, tls::Tls};
 use crate::error::{StoreError, StoreErrorKind};
 
 /// What connections are opened with, whatever the address.
@@ -22,7 +22,7 @@ impl Dial {
     /// A connection to the server at an address. Whoever calls sets a limit to its time.
     pub(super) async fn open(&self, info: &ConnectionInfo) -> Result<Link, StoreError> {
         let opened = match info.addr() {
-            ConnectionAddr::Tcp(host, port) => Link::begin(self.tcp(host, *port).await?).await,
+            ConnectionAddr::Tcp(host, port) => Link::begin(Gather::new(self.tcp(host, *port).await?)).await,
             ConnectionAddr::TcpTls { host, port, .. } => {
                 let Some(tls) = &self.tls else { return Err(unavailable("TLS is not set up")) };
                 let stream = self.tcp(host, *port).await?;

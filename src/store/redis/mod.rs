@@ -13,6 +13,7 @@ mod estimate;
 mod failure;
 mod functions;
 mod gate;
+mod gather;
 mod greet;
 mod link;
 mod manager;
@@ -136,18 +137,15 @@ impl RedisStore {
         RedisStore(Arc::new(Inner { topology, replicas, wiring }))
     }
 
-    async fn decide(&self, ask: &Ask<'_>) -> Result<Answer, StoreError> {
-        let since = Instant::now();
-        let until = since + self.0.wiring.deadline;
+    /// Asks the one server. Its future is boxed for every request, so what is rare takes its room elsewhere.
+    async fn decide(&self, node: &Node, ask: &Ask<'_>) -> Result<Answer, StoreError> {
+        let until = Instant::now() + self.0.wiring.deadline;
         if ask.purpose == Purpose::Peek
             && let Some(answer) = Box::pin(self.0.replicas.peek(ask)).await
         {
             return Ok(answer);
         }
-        match &self.0.topology {
-            Topology::One(node) => node.within(until, async move |used| node.decide(ask, since, used).await).await,
-            Topology::Cluster(cluster) => cluster.decide(ask, until).await,
-        }
+        node.within(until, async move |used| node.decide(ask, Duration::ZERO, used).await).await
     }
 
     async fn forget(&self, lines: &[Line<'_>]) -> Result<(), StoreError> {
@@ -161,7 +159,10 @@ impl RedisStore {
 
 impl Store for RedisStore {
     fn acquire<'a>(&'a self, ask: &'a Ask<'a>) -> StoreFuture<'a, Answer> {
-        Box::pin(self.decide(ask))
+        match &self.0.topology {
+            Topology::One(node) => Box::pin(self.decide(node, ask)),
+            Topology::Cluster(cluster) => Box::pin(cluster.decide(ask, Instant::now() + self.0.wiring.deadline)),
+        }
     }
 
     fn reset<'a>(&'a self, lines: &'a [Line<'a>]) -> StoreFuture<'a, ()> {

@@ -85,18 +85,18 @@ impl Node {
         self
     }
 
-    /// `since` is when the ask began: other nodes may have been asked before.
+    /// `age` is how long ago the ask began: other nodes may have been asked before.
     pub(super) async fn decide(
         &self,
         ask: &Ask<'_>,
-        since: Instant,
+        age: Duration,
         used: &mut Option<Live>,
     ) -> Result<Answer, StoreError> {
         if self.is_replica && ask.purpose != Purpose::Peek {
             return Err(StoreError::new(StoreErrorKind::Permanent, "a replica changes no counts"));
         }
         match self.engine {
-            Engine::Script | Engine::Functions => self.decide_by_script(ask, since, used).await,
+            Engine::Script | Engine::Functions => self.decide_by_script(ask, age, used).await,
             // Boxed: they are seldom used, and would make the future of every call larger.
             Engine::Cell => Box::pin(self.decide_by_cell(ask, used)).await,
             Engine::Plain => Box::pin(self.decide_plainly(ask, used)).await,
@@ -106,10 +106,10 @@ impl Node {
     async fn decide_by_script(
         &self,
         ask: &Ask<'_>,
-        since: Instant,
+        age: Duration,
         used: &mut Option<Live>,
     ) -> Result<Answer, StoreError> {
-        let began = self.clock.local().saturating_sub_unsigned(micros(since.elapsed()));
+        let began = self.clock.local().saturating_sub_unsigned(micros(age));
         let live = self.live(used).await?;
         match self.judge(ask, began, live).await {
             Err(error) if live.demoted => Box::pin(self.decide_elsewhere(ask, began, used, error)).await,

@@ -54,8 +54,8 @@ impl Replicas {
         let mut in_turn = self.list.iter().cycle().skip(turn).take(self.list.len());
         let replica = in_turn.find(|replica| replica.is_awake())?;
         let node = &replica.node;
-        let since = Instant::now();
-        let answer = node.within(since + self.patience, async move |used| node.decide(ask, since, used).await).await;
+        let until = Instant::now() + self.patience;
+        let answer = node.within(until, async move |used| node.decide(ask, Duration::ZERO, used).await).await;
         answer.inspect_err(|error| replica.rest(error)).ok()
     }
 }

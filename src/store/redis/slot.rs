@@ -1,13 +1,12 @@
 //! A place for one connection.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU32};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::{sync::watch, time::timeout};
 
 use super::{
-    connections::{Live, Shared, watch},
+    connections::{Live, Made, Shared, watch},
     gate::{Gate, Leave},
-    link::Link,
     supply::Held,
 };
 use crate::{
@@ -24,7 +23,7 @@ pub(super) struct Slot {
 enum State {
     Empty,
     Connecting(watch::Receiver<()>),
-    Live { held: Held, link: Link, timeouts: Arc<AtomicU32> },
+    Live { held: Held, made: Arc<Made> },
 }
 
 /// What a slot has for a request.
@@ -51,10 +50,9 @@ impl Slot {
     /// The connection, if there is one.
     pub(super) fn live(self: &Arc<Slot>) -> Option<Live> {
         match &*self.lock() {
-            State::Live { link, timeouts, .. } if !link.is_ended() => Some(Live {
-                link: link.clone(),
-                slot: Arc::clone(self),
-                timeouts: Arc::clone(timeouts),
+            State::Live { made, .. } if !made.link.is_ended() => Some(Live {
+                connection: made.link.connection.clone(),
+                made: Arc::clone(made),
                 demoted: false,
                 asking: false,
                 redirect: None,
@@ -93,27 +91,25 @@ impl Slot {
 
     /// Empties the slot of a connection that has ended. The task that waits for its end may not have come to it.
     fn bury(&self) {
-        let timeouts = match &*self.lock() {
-            State::Live { link, timeouts, .. } if link.is_ended() => Arc::clone(timeouts),
+        let made = match &*self.lock() {
+            State::Live { made, .. } if made.link.is_ended() => Arc::clone(made),
             _ => return,
         };
-        self.empty(&timeouts, ended());
+        self.empty(&made, ended());
     }
 
     /// Empties the slot, unless it holds another connection by now, and has a new one made.
-    pub(super) fn give_up(self: &Arc<Slot>, timeouts: &Arc<AtomicU32>, why: StoreError) {
-        if self.empty(timeouts, why) {
+    pub(super) fn give_up(self: &Arc<Slot>, made: &Arc<Made>, why: StoreError) {
+        if self.empty(made, why) {
             self.turn();
         }
     }
 
-    fn empty(&self, timeouts: &Arc<AtomicU32>, why: StoreError) -> bool {
+    fn empty(&self, made: &Arc<Made>, why: StoreError) -> bool {
         let left = {
             let mut state = self.lock();
             match &*state {
-                State::Live { timeouts: own, .. } if Arc::ptr_eq(own, timeouts) => {
-                    std::mem::replace(&mut *state, State::Empty)
-                }
+                State::Live { made: own, .. } if Arc::ptr_eq(own, made) => std::mem::replace(&mut *state, State::Empty),
                 _ => return false,
             }
         };
@@ -152,15 +148,16 @@ async fn connect(mut attempt: Attempt) {
     });
     match made {
         Ok(held) => {
-            let (link, timeouts) = (held.link(), Arc::<AtomicU32>::default());
+            let link = held.link();
             let end = link.end();
-            attempt.outcome = State::Live { held, link, timeouts: Arc::clone(&timeouts) };
+            let made = Arc::new(Made { link, slot: Arc::downgrade(&slot), timeouts: 0.into() });
+            let watched = Arc::downgrade(&made);
+            attempt.outcome = State::Live { held, made };
             slot.gate().made();
             shared.observers.tell(&StoreEvent::Connected);
             drop(attempt);
-            // Holds the slot weakly: a store that is dropped closes its connections.
             if let Some(end) = end {
-                tokio::spawn(watch(Arc::downgrade(&slot), timeouts, end));
+                tokio::spawn(watch(watched, end));
             }
         }
         Err(error) => {

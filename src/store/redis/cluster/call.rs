@@ -55,7 +55,7 @@ impl<'a> Work<'a> {
     /// The answer; an empty one where nothing was asked.
     async fn run(&self, node: &Node, since: Instant, used: &mut Option<Live>) -> Result<Answer, StoreError> {
         match self {
-            Work::Decide(ask) => node.decide(ask, since, used).await,
+            Work::Decide(ask) => node.decide(ask, since.elapsed(), used).await,
             Work::Forget(lines) => node.forget(lines, used).await.map(|()| Answer::default()),
         }
     }
