@@ -32,8 +32,10 @@
 //! | the layer, and where it goes among others | [`RateLimitLayer`], the page on [ordering](guide::ordering) |
 //! | what refused requests get, gRPC calls too | [`refusal`], [`RateLimitLayer::on_refused`] |
 //! | quota fields, and what clients do with them | [`Headers`], the page on [headers](guide::headers) |
-//! | Redis or Valkey, deadlines, failures | [`RedisStore`], the page on [Redis](guide::redis) |
+//! | Redis or Valkey: addresses, keys, engines | [`RedisStore`], the page on [Redis](guide::redis) |
 //! | a Cluster: slots, hash tags, failover | [`RedisStore::builder`], [`LimiterBuilder::same_slot`], the page on [Clusters](guide::cluster) |
+//! | what happens when the store fails | [`Rule::on_failure`], [`Resilient`], the page on [failure](guide::failure) |
+//! | sizing, permissions, alarms, a runbook | the page on [operations](guide::operations) |
 //! | whether a server is fit | [`Limiter::check`] |
 //! | the decision in a handler | [`Decision`], an axum extractor and a request extension |
 //! | limits without HTTP: jobs, sockets, queues | [`Limiter::acquire`], [`Limiter::peek`], [`Limiter::reset`] |
@@ -99,8 +101,14 @@ pub mod guide {
     #[doc = include_str!("docs/cluster.md")]
     pub mod cluster {}
 
+    #[doc = include_str!("docs/failure.md")]
+    pub mod failure {}
+
     #[doc = include_str!("docs/headers.md")]
     pub mod headers {}
+
+    #[doc = include_str!("docs/operations.md")]
+    pub mod operations {}
 
     #[doc = include_str!("docs/ordering.md")]
     pub mod ordering {}
