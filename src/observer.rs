@@ -56,7 +56,8 @@ pub enum StoreEvent {
     ScriptSent,
     /// The server has no functions, or its user may not load or call them: scripts are sent to it from now on.
     NoFunctions,
-    /// The server came to a call too late to charge it: it hung, or its clock stepped.
+    /// The server came to a call too late and charged nothing: its clock stepped, or it was slow. Of calls that were given up,
+    /// nobody hears this.
     Expired,
     /// The circuit breaker of a part of the store has opened: the part is not asked for a while. A store that fails as a whole
     /// has the part 0; of a Cluster each node is one.

@@ -1,7 +1,7 @@
 //! What the crate promises about its price, measured.
 //!
 //! `cargo bench --bench bars` prints one table: each promise as a ratio to a reference, and whether it is kept. Names of
-//! sections narrow it: `cargo bench --bench bars -- redis server bytes memory http`.
+//! sections narrow it: `cargo bench --bench bars -- redis server bytes memory resilience http`.
 //!
 //! On Redis the reference is the *floor*: a minimal script of the same algorithm and answer, written by hand (`floor/`),
 //! called over one shared connection with nothing around it. In memory it is `governor`, over HTTP it is axum without a
@@ -31,6 +31,7 @@ mod machine;
 mod memory;
 mod report;
 mod resident;
+mod resilience;
 mod rules;
 mod server;
 
@@ -38,11 +39,12 @@ use report::Table;
 
 type Section = (&'static str, fn(&mut Table));
 
-const SECTIONS: [Section; 5] = [
+const SECTIONS: [Section; 6] = [
     ("redis", rules::run),
     ("server", algorithms::run),
     ("bytes", bytes::run),
     ("memory", memory::run),
+    ("resilience", resilience::run),
     ("http", http::run),
 ];
 

@@ -40,6 +40,13 @@ impl Table {
         self.row(name.into(), &ratios, bar, detail);
     }
 
+    /// What one takes more than the other.
+    pub fn difference(&mut self, name: impl Into<String>, pair: Pair<'_>, bar: Bar) {
+        let more: Vec<f64> = pair.ours.iter().zip(pair.reference).map(|(ours, reference)| ours - reference).collect();
+        let detail = format!("{} - {} {}", short(median(pair.ours)), short(median(pair.reference)), pair.unit);
+        self.row(name.into(), &more, bar, detail);
+    }
+
     /// A number that is a bar by itself.
     pub fn value(&mut self, name: impl Into<String>, value: f64, unit: &str, bar: Bar) {
         self.row(name.into(), &[value], bar, unit.to_owned());

@@ -188,6 +188,14 @@ impl HeadersBuilder {
         self
     }
 
+    /// Adds `X-RateLimit-Degraded` to responses of requests that the store gave no answer to, with the
+    /// [kind](crate::StoreErrorKind) of failure: `timeout`, `unavailable`, `refused`, `permanent`, `garbled`, or `open` while its
+    /// circuit breaker is. For probes, canaries and people with an outage on their hands; it tells strangers of one.
+    pub fn degraded(mut self) -> HeadersBuilder {
+        self.headers.degraded = true;
+        self
+    }
+
     /// Adds `Retry-After-Ms` to `Retry-After`: the same wait to the millisecond. Some SDKs prefer it.
     pub fn retry_after_ms(mut self) -> HeadersBuilder {
         self.headers.retry_after_ms = true;

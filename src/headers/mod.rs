@@ -32,6 +32,7 @@ pub(crate) use text::push_escaped;
 
 use crate::{
     decision::{Decision, Standing},
+    error::StoreErrorKind,
     limiter::{Limiter, Pick},
 };
 
@@ -61,6 +62,7 @@ pub struct Headers {
     /// Whether a family shows a time of day.
     tells_time: bool,
     retry_after_ms: bool,
+    degraded: bool,
     only_below: Option<f64>,
     on_redirects: bool,
     hide_when: Option<Hides>,
@@ -89,6 +91,7 @@ impl Headers {
             tells_time,
             families,
             retry_after_ms: false,
+            degraded: false,
             only_below: None,
             on_redirects: true,
             hide_when: None,
@@ -108,7 +111,8 @@ impl Headers {
     pub fn names(&self) -> impl Iterator<Item = HeaderName> + '_ {
         let always = std::iter::once(names::RETRY_AFTER);
         let milliseconds = self.retry_after_ms.then_some(names::RETRY_AFTER_MS);
-        always.chain(milliseconds).chain(self.families.iter().flat_map(|family| family.names()))
+        let degraded = self.degraded.then_some(names::DEGRADED);
+        always.chain(milliseconds).chain(degraded).chain(self.families.iter().flat_map(|family| family.names()))
     }
 
     /// The longest wait or reset that is told.
@@ -148,7 +152,7 @@ impl Headers {
     /// }
     /// ```
     pub fn write<B>(&self, decision: &Decision, response: &mut Response<B>) {
-        if self.speaks_of(decision) {
+        if self.tells_of(decision) {
             let noted = Noted { now: self.now(), nested: false, partitions: None };
             let seconds = decision.retry_after().map(|wait| retry_after(wait, self.cap, false));
             self.write_noted(decision, &noted, seconds, response);
@@ -158,7 +162,7 @@ impl Headers {
     /// What must be noted before the service is called; `None` when there is nothing to write. `nested`: there is a limiter
     /// further out.
     pub(crate) fn note(&self, decision: &Decision, head: &Parts, nested: bool) -> Option<Noted> {
-        (self.speaks_of(decision) && !self.hides(head)).then(|| self.noted(head, nested))
+        (self.tells_of(decision) && !self.hides(head)).then(|| self.noted(head, nested))
     }
 
     fn noted(&self, head: &Parts, nested: bool) -> Noted {
@@ -171,6 +175,26 @@ impl Headers {
         self.hide_when.as_ref().is_some_and(|hides| hides(head))
     }
 
+    /// Whether there is anything to write.
+    #[inline]
+    fn tells_of(&self, decision: &Decision) -> bool {
+        self.speaks_of(decision) || self.degradation(decision).is_some()
+    }
+
+    /// How the store failed, if that is to be shown.
+    fn degradation(&self, decision: &Decision) -> Option<HeaderValue> {
+        let kind = if self.degraded { decision.failure()?.kind() } else { return None };
+        Some(HeaderValue::from_static(match kind {
+            StoreErrorKind::Timeout => "timeout",
+            StoreErrorKind::Unavailable => "unavailable",
+            StoreErrorKind::Refused => "refused",
+            StoreErrorKind::Permanent => "permanent",
+            StoreErrorKind::Garbled => "garbled",
+            StoreErrorKind::Open => "open",
+        }))
+    }
+
+    /// Whether there are quota fields to write.
     fn speaks_of(&self, decision: &Decision) -> bool {
         let low = |share| decision.tightest().is_some_and(|standing| is_below(&standing, share));
         !self.families.is_empty()
@@ -194,6 +218,12 @@ impl Headers {
     ) {
         let status = response.status();
         if status.is_informational() || (!self.on_redirects && is_redirect(status)) {
+            return;
+        }
+        if let Some(kind) = self.degradation(decision) {
+            set_default(response.headers_mut(), names::DEGRADED, kind);
+        }
+        if !self.speaks_of(decision) {
             return;
         }
         let snapshot = Snapshot {
@@ -227,7 +257,7 @@ impl Headers {
                 set_default(response.headers_mut(), names::RETRY_AFTER_MS, millis.into());
             }
         }
-        if let Some((decision, head)) = shown.filter(|(decision, _)| self.speaks_of(decision)) {
+        if let Some((decision, head)) = shown.filter(|(decision, _)| self.tells_of(decision)) {
             let noted = self.noted(head, head.extensions.get::<Decision>().is_some());
             self.write_noted(decision, &noted, retry_after, response);
         }
@@ -284,6 +314,7 @@ impl fmt::Debug for Headers {
         f.debug_struct("Headers")
             .field("families", &presets.collect::<Vec<_>>())
             .field("retry_after_ms", &self.retry_after_ms)
+            .field("degraded", &self.degraded)
             .field("only_below", &self.only_below)
             .field("on_redirects", &self.on_redirects)
             .field("hides", &self.hide_when.is_some())

@@ -237,6 +237,7 @@ impl Store for Resilient {
     fn observe(&self, observer: &Arc<dyn Observer>) {
         self.0.observers.add(observer);
         self.0.store.observe(observer);
+        self.0.local.store.observe(observer);
     }
 
     fn accept(&self, rules: &[(&str, &Limit)]) -> Result<(), BuildError> {

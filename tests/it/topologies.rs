@@ -183,3 +183,15 @@ async fn the_role_is_not_needed() {
     let (limiter, _) = limiter(bare(&format!("redis://app:hunter2@127.0.0.1:{}", server.port)));
     assert!(ask(&limiter).await.failure().is_none());
 }
+
+/// The remedy is another than for scripts.
+#[tokio::test]
+async fn a_user_who_may_not_choose_a_database_is_told_so() {
+    let server = Server::start(Version::Redis7);
+    let mut connection = server.connection().await;
+    let _: () = query(&mut connection, "ACL SETUSER app on >hunter2 ~* +@all -select").await;
+    let (limiter, _) = limiter(bare(&format!("redis://app:hunter2@127.0.0.1:{}/2", server.port)));
+    let error = failure(&limiter).await;
+    assert_eq!(error.kind(), StoreErrorKind::Permanent);
+    assert!(error.to_string().contains("+select"), "{error}");
+}

@@ -30,7 +30,13 @@ pub(super) async fn enter(
     }
     if settings.db() != 0 {
         let chosen = say(connection, redis::cmd("SELECT").arg(settings.db())).await;
-        chosen.map_err(|error| failure::greeting(&error))?;
+        chosen.map_err(|error| match error.kind() {
+            redis::ErrorKind::Server(ServerErrorKind::NoPerm) => {
+                let text = "cannot connect: the Redis user may not choose a database; it needs +select";
+                StoreError::new(StoreErrorKind::Permanent, text).uncharged()
+            }
+            _ => failure::greeting(&error),
+        })?;
     }
     Ok(())
 }

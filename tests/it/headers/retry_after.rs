@@ -122,6 +122,43 @@ async fn where_the_store_gives_no_answer() {
     assert_eq!(seen, BTreeSet::from([1, 2]));
 }
 
+/// Only where it is asked for, with and without quota fields, on what passes and on what is refused.
+#[tokio::test]
+async fn how_the_store_failed_is_shown_by_option() {
+    for (on_failure, status) in [(sluicegate::OnFailure::Allow, 200), (sluicegate::OnFailure::Refuse, 503)] {
+        let rule = || Rule::gcra("r", Quota::per_minute(1)).key(key::global()).on_failure(on_failure);
+        let limiter = || sluicegate::Limiter::builder(Down).rule(rule()).build().expect("sound");
+        let headers = headers().degraded().build().expect("sound");
+        assert!(headers.names().any(|name| name == "x-ratelimit-degraded"));
+        let response = fetch(&routes().layer(RateLimitLayer::new(limiter()).headers(headers)), "/").await;
+        assert_eq!(response.status(), status);
+        assert_eq!(field(&response, "x-ratelimit-degraded"), Some("unavailable"));
+        let silent = fetch(&routes().layer(RateLimitLayer::new(limiter())), "/").await;
+        assert_eq!(field(&silent, "x-ratelimit-degraded"), None);
+    }
+    // Counted in this process, it has both.
+    let limiter = sluicegate::Limiter::builder(sluicegate::Resilient::new(Down))
+        .rule(Rule::gcra("r", Quota::per_minute(10)).key(key::global()))
+        .build()
+        .expect("sound");
+    let headers = headers().ietf().degraded().build().expect("sound");
+    let app = routes().layer(RateLimitLayer::new(limiter).headers(headers));
+    let response = fetch(&app, "/").await;
+    assert_eq!(field(&response, "x-ratelimit-degraded"), Some("unavailable"));
+    assert!(field(&response, "ratelimit").is_some());
+    for _ in 0..5 {
+        fetch(&app, "/").await;
+    }
+    assert_eq!(field(&fetch(&app, "/").await, "x-ratelimit-degraded"), Some("open"));
+    // While the store is well it says nothing.
+    let app = app_with(headers_of_the_store(), [Rule::gcra("r", Quota::per_minute(1)).key(key::global())]);
+    assert_eq!(field(&fetch(&app, "/").await, "x-ratelimit-degraded"), None);
+}
+
+fn headers_of_the_store() -> sluicegate::HeadersBuilder {
+    headers().degraded()
+}
+
 /// A day, unless said otherwise; what is told of a policy is not cut.
 #[tokio::test]
 async fn waits_and_resets_are_told_up_to_a_cap() {
