@@ -113,6 +113,7 @@ async fn a_primary_that_is_killed_is_replaced_within_six_seconds_and_others_are_
             times.measure(&limiter, others, &elsewhere, 1_000)
         );
         assert!(recovered > Duration::from_millis(500), "{version:?}: it was not down");
+        crate::support::load::figure("failover", recovered);
         let after = parts(&store, &keys);
         assert_eq!([before[0], before[2]], [after[0], after[2]]);
         assert!(!before.contains(&after[1]), "the replica is another part: {before:?}, {after:?}");

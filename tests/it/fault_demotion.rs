@@ -7,7 +7,7 @@ use sluicegate::StoreErrorKind;
 
 use crate::support::{
     faulted::{DEADLINE, Faulted, GRAIN},
-    load::part,
+    load::{figure, part},
     server::{Server, Version},
 };
 
@@ -31,4 +31,5 @@ async fn demoted_and_promoted() {
     let promoted = Instant::now();
     let recovery = faulted.load.recovery(promoted, Duration::from_secs(10)).await;
     assert!(recovery <= Duration::from_secs(1), "{recovery:?}");
+    figure("recovery", recovery);
 }

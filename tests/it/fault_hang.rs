@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::support::{
     checker::Outcome,
     faulted::{DEADLINE, Faulted, GRAIN},
-    load::part,
+    load::{figure, part},
 };
 
 /// What the estimate of the server's clock may be off by.
@@ -22,6 +22,7 @@ async fn woken(mut faulted: Faulted, wake: impl AsyncFnOnce(&mut Faulted)) {
     let woken = Instant::now();
     let recovery = faulted.load.recovery(woken, Duration::from_secs(10)).await;
     assert!(recovery <= Duration::from_secs(1), "{recovery:?}");
+    figure("recovery", recovery);
     let early = woken - DEADLINE - SLACK;
     let is_ghost = |record: &crate::support::checker::Record| {
         matches!(record.outcome, Outcome::Failed { .. }) && (hung..early).contains(&record.sent)

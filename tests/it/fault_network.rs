@@ -8,7 +8,7 @@ use sluicegate::Limiter;
 use crate::support::{
     fault_proxy::{Counts, Faults, Way},
     faulted::{DEADLINE, Faulted, GRAIN, PATIENT},
-    load::{RATE, part},
+    load::{RATE, figure, part},
 };
 
 /// Nothing gets through for a while.
@@ -24,6 +24,7 @@ async fn cut_off(fault: impl Fn(&mut Faults)) {
     faulted.proxy.heal();
     let recovery = faulted.load.recovery(healed, Duration::from_secs(10)).await;
     assert!(recovery <= Duration::from_secs(2), "{recovery:?}");
+    figure("recovery", recovery);
     faulted.is_over().await;
 }
 
@@ -86,6 +87,7 @@ async fn connections_that_are_reset() {
         during.is_within(DEADLINE + GRAIN);
         let recovery = faulted.load.recovery(Instant::now(), Duration::from_secs(10)).await;
         assert!(recovery <= Duration::from_millis(1_500), "{recovery:?}");
+        figure("recovery", recovery);
     }
     let made = Counts::of(&faulted.proxy.counts.connections) - connections;
     // A busy machine may make calls time out, which replaces a connection, once a second at most.

@@ -11,7 +11,7 @@ use sluicegate::{Limiter, StoreErrorKind};
 use crate::support::{
     fault_proxy::Counts,
     faulted::{DEADLINE, Faulted, GRAIN, PATIENT, resilient},
-    load::part,
+    load::{figure, part},
     log::Log,
 };
 
@@ -31,6 +31,7 @@ async fn told(mut faulted: Faulted, kinds: &[StoreErrorKind], heal: impl AsyncFn
     let healed = Instant::now();
     let recovery = faulted.load.recovery(healed, Duration::from_secs(10)).await;
     assert!(recovery <= Duration::from_secs(1), "{recovery:?}");
+    figure("recovery", recovery);
     let sum = faulted.is_over().await;
     assert_eq!(sum.unanswered, 0, "what the server refuses is not charged: {sum:?}");
 }
@@ -108,5 +109,6 @@ async fn too_many_clients() {
     let healed = Instant::now();
     let recovery = faulted.load.recovery(healed, Duration::from_secs(10)).await;
     assert!(recovery <= Duration::from_secs(1), "{recovery:?}");
+    figure("recovery", recovery);
     faulted.is_over().await;
 }

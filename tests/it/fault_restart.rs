@@ -11,7 +11,7 @@ use crate::support::{
     app,
     faulted::{DEADLINE, Faulted, GRAIN},
     folder::Folder,
-    load::{alone, part, warm},
+    load::{alone, figure, part, warm},
     server::{Server, Version},
     stores::namespace,
 };
@@ -42,6 +42,7 @@ async fn killed_and_restarted_with_its_data() {
     let up = until_it_serves(&faulted.server).await;
     let recovery = faulted.load.recovery(up, Duration::from_secs(10)).await;
     assert!(recovery <= Duration::from_secs(1), "{recovery:?}");
+    figure("recovery", recovery);
     faulted.direct = faulted.server.connection().await;
     faulted.is_over().await;
 }
@@ -69,6 +70,7 @@ async fn loading_its_data() {
     let up = until_it_serves(&faulted.server).await;
     let recovery = faulted.load.recovery(up, Duration::from_secs(10)).await;
     assert!(recovery <= Duration::from_secs(1), "{recovery:?}");
+    figure("recovery", recovery);
     faulted.direct = faulted.server.connection().await;
     faulted.is_over().await;
 }

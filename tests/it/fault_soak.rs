@@ -6,7 +6,7 @@ use crate::support::{
     dice::Dice,
     fault_proxy::Way,
     faulted::{DEADLINE, Faulted, GRAIN},
-    load::soak,
+    load::{figure, soak},
 };
 
 /// Half an hour with a fault every ten seconds in the long form; five seconds with one every 300 ms otherwise.
@@ -43,6 +43,7 @@ async fn random_faults() {
     }
     let recovery = faulted.load.recovery(Instant::now(), Duration::from_secs(10)).await;
     assert!(recovery <= Duration::from_secs(2), "{recovery:?}");
+    figure("recovery", recovery);
     let sum = faulted.is_over().await;
     assert!(sum.admitted > 0 && sum.failed > 0, "{sum:?}");
 }

@@ -29,6 +29,7 @@ async fn fail_over(version: Version) {
     until_answered(&limiter).await;
     let took = since.elapsed();
     assert!(took <= FAILOVER, "{version:?} took {took:?}");
+    crate::support::load::figure("failover", took);
     // Sentinels close the connections of a server whose role changes.
     let mut replica = set.replica.connection().await;
     let role: (String, u64, Vec<Vec<String>>) = query(&mut replica, "ROLE").await;

@@ -177,7 +177,15 @@ impl Phase {
         };
         let beyond = self.samples.iter().find(|sample| sample.took > bound + sample.stalled + slept(sample));
         assert!(beyond.is_none(), "{beyond:?} took longer than {bound:?}");
+        figure("longest wait", self.samples.iter().map(|sample| sample.took).max().unwrap_or_default());
+        figure("99 of 100 within", self.percentile(99));
     }
+}
+
+/// Says what was measured, to those who run the tests with `--nocapture`.
+#[allow(clippy::print_stderr)]
+pub fn figure(what: &str, time: Duration) {
+    eprintln!("{what}: {time:?}");
 }
 
 /// Asks until the store answers, as an application does that has just started. Nothing is charged: the first call knows nothing
