@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use redis::aio::MultiplexedConnection;
 use sluicegate::Limiter;
 
 use crate::support::{
@@ -30,24 +31,33 @@ async fn callers(load: &Load, length: Duration) -> Phase {
     Phase { samples, crowd: 4, sleeps: Vec::new() }
 }
 
+/// The server loses something every ten milliseconds, and no decision fails of it.
+pub async fn lost_over_and_over(faulted: &mut Faulted, lose: impl AsyncFn(u64, &mut MultiplexedConnection)) {
+    let before = callers(&faulted.load, part(Duration::from_millis(500))).await;
+    let mut connection = faulted.server.connection().await;
+    let losing = async {
+        let mut ticks = tokio::time::interval(Duration::from_millis(10));
+        for round in 0.. {
+            ticks.tick().await;
+            lose(round, &mut connection).await;
+        }
+    };
+    let during = tokio::select! {
+        () = losing => unreachable!("it does not end"),
+        during = callers(&faulted.load, part(Duration::from_secs(2))) => during,
+    };
+    assert_eq!(during.failed(), 0, "{:?}", during.failures());
+    // It costs those that it hits one or two more round trips.
+    let bound = before.percentile(50) * 3 + Duration::from_millis(1);
+    assert!(during.percentile(50) <= bound, "{:?} is more than {bound:?}", during.percentile(50));
+}
+
 #[tokio::test]
 async fn flushed_every_ten_milliseconds() {
     let mut faulted = Faulted::with(&[], |store| store.bare().deadline(PATIENT), Limiter::builder).await;
-    let before = callers(&faulted.load, part(Duration::from_millis(500))).await;
-    let mut connection = faulted.server.connection().await;
-    let flushing = tokio::spawn(async move {
-        let mut ticks = tokio::time::interval(Duration::from_millis(10));
-        loop {
-            ticks.tick().await;
-            let _: () = redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut connection).await.expect("flushed");
-        }
-    });
-    let during = callers(&faulted.load, part(Duration::from_secs(2))).await;
-    flushing.abort();
-    assert_eq!(during.failed(), 0, "{:?}", during.failures());
-    // A flush costs those that it hits one more round trip.
-    let bound = before.percentile(50) * 3 + Duration::from_millis(1);
-    assert!(during.percentile(50) <= bound, "{:?} is more than {bound:?}", during.percentile(50));
-    let _ = flushing.await;
+    lost_over_and_over(&mut faulted, async |_, connection| {
+        redis::cmd("SCRIPT").arg("FLUSH").query_async(connection).await.expect("flushed")
+    })
+    .await;
     faulted.is_over().await;
 }

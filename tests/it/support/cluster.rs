@@ -188,6 +188,13 @@ impl Server {
     }
 }
 
+/// The slot of a name without braces, as the specification of Clusters has it (CRC-16/XMODEM).
+pub fn slot(name: &str) -> u16 {
+    let step = |sum: u16| if sum & 0x8000 == 0 { sum << 1 } else { sum << 1 ^ 0x1021 };
+    let sum = name.bytes().fold(0, |sum, byte| (0..8).fold(sum ^ u16::from(byte) << 8, |sum, _| step(sum)));
+    sum % SLOTS
+}
+
 /// A port whose bus port, ten thousand above, is free too.
 pub fn cluster_port() -> u16 {
     let fits = |port: &u16| *port < 55_000 && TcpListener::bind(("127.0.0.1", port + 10_000)).is_ok();

@@ -43,6 +43,8 @@ pub struct Load {
 /// One decision.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
+    /// Its number, which is its key.
+    pub id: u64,
     pub sent: Instant,
     /// How long it took, less what the machine kept the thread from running.
     pub took: Duration,
@@ -60,10 +62,13 @@ impl Load {
     /// One decision, measured.
     pub async fn one(limiter: Limiter, checker: Arc<Checker>) -> Sample {
         let (sent, before) = (Instant::now(), stalled());
-        let decision = checker.decide(&limiter).await;
+        let id = checker.sent();
+        let decision = limiter.acquire([(RULE, id)]).await;
+        checker.replied(id, &decision);
         let (elapsed, stalled) = (sent.elapsed(), stalled() - before);
         let took = elapsed.saturating_sub(stalled);
         Sample {
+            id,
             sent,
             took,
             stalled,
