@@ -49,7 +49,7 @@ pub fn run(table: &mut Table) {
             decided.push(nanos(|| assert!(acquire(&open, "k".into()))));
         }
     });
-    let pair = Pair { ours: &decided, reference: &vec![0.0; ROUNDS], unit: "ns" };
+    let pair = Pair { ours: &decided, reference: &[0.0; ROUNDS], unit: "ns" };
     table.difference("resilience: a local decision with the breaker open", pair, Bar::None);
 }
 

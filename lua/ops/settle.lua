@@ -4,7 +4,7 @@
 
   KEYS     one for each rule, then the record of the change, in the hash slot of the first
   ARGV[1]  as for acquire.lua, with spend 0
-  ARGV[2]  milliseconds that the record stays: ten minutes
+  ARGV[2]  milliseconds that the record stays
   returns  as acquire.lua, with every retry 0; if the change was made before, how the rules stand now
            or now alone: the call came later than not_after and nothing was changed
 

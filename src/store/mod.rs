@@ -22,7 +22,7 @@ use std::{
 };
 
 pub use ask::{Answer, Ask, Line, Purpose, Scope, Time, Verdict, Wait};
-pub use id::{Id, RECORD_TTL};
+pub use id::{GIVE_RECORD_TTL, Id, RECORD_TTL};
 pub use memory::MemoryStore;
 pub(crate) use owned::OwnedLine;
 pub use partial::Partial;

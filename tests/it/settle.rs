@@ -10,7 +10,7 @@ use proptest::{
 };
 use sluicegate::{
     Limit, MemoryStore, OnFailure, Quota, RedisStore, StoreErrorKind,
-    store::{Answer, Ask, Id, Line, Purpose, RECORD_TTL, Scope, Store, Time, Verdict, Wait},
+    store::{Answer, Ask, GIVE_RECORD_TTL, Id, Line, Purpose, RECORD_TTL, Scope, Store, Time, Verdict, Wait},
 };
 
 use crate::{
@@ -277,6 +277,12 @@ async fn giving_to_a_key_that_is_not_known_makes_none_and_a_record_stays_for_its
             let of = |piece: usize| String::from_utf8(subject.line(0, 0).name()[..piece].concat()).expect("text");
             let exists: bool = redis::cmd("EXISTS").arg(of(3)).query_async(&mut connection).await.expect("a reply");
             assert!(!exists, "{version:?} {name}");
+            let record = format!("{}}}#{:032x}", of(2), id.bits());
+            let ttl: i64 = redis::cmd("PTTL").arg(record).query_async(&mut connection).await.expect("a reply");
+            let most = GIVE_RECORD_TTL.as_millis() as i64;
+            assert!((most - 20_000..=most).contains(&ttl), "{version:?} {name}: {ttl}");
+            let id = Id::random();
+            subject.ask(&server, Purpose::Take(id), 3, BEGIN).await;
             let record = format!("{}}}#{:032x}", of(2), id.bits());
             let ttl: i64 = redis::cmd("PTTL").arg(record).query_async(&mut connection).await.expect("a reply");
             let most = RECORD_TTL.as_millis() as i64;

@@ -25,7 +25,7 @@ use crate::{
     error::{StoreError, StoreErrorKind},
     limit::micros,
     observer::{Observers, StoreEvent},
-    store::{Answer, Ask, Id, Line, Purpose, RECORD_TTL, Time},
+    store::{Answer, Ask, Id, Line, Purpose, Time},
 };
 
 /// The estimate of the server's clock may be off by the time of a fast reply.
@@ -291,7 +291,7 @@ pub(super) fn script_command(verb: &str, script: &str, ask: &Ask<'_>, args: &Arg
     };
     command.arg(lines.len() + 1);
     names(&mut command, lines);
-    command.arg(record_name(lines, id)).arg(args.as_bytes()).arg(RECORD_TTL.as_millis() as u64);
+    command.arg(record_name(lines, id)).arg(args.as_bytes()).arg(ask.purpose.record_millis());
     command
 }
 

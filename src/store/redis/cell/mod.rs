@@ -23,9 +23,6 @@ use crate::{
     store::{Answer, Ask, Line, Purpose, Time},
 };
 
-/// How long it is remembered that something was done once, in milliseconds.
-const RECORD_TTL: u64 = 600_000;
-
 const TEXT: &str = include_str!("../../../../lua/ops/cell.lua");
 static SHA: LazyLock<String> = LazyLock::new(|| redis::Script::new(TEXT).get_hash().to_owned());
 
@@ -114,7 +111,7 @@ fn script(verb: &str, script: &str, ask: &Ask<'_>, throttles: &[Throttle]) -> Cm
         record.extend_from_slice(format!("=id:{:032x}", id.bits()).as_bytes());
         command.arg(record);
     }
-    command.arg(purpose).arg(RECORD_TTL);
+    command.arg(purpose).arg(ask.purpose.record_millis());
     for (line, throttle) in ask.lines.iter().zip(throttles) {
         let cost = line.cost.min(throttle.capacity.saturating_add(1));
         command.arg(throttle.max_burst()).arg(throttle.count).arg(throttle.period).arg(cost);

@@ -27,8 +27,6 @@ use crate::{
 
 /// Shorter windows would be over before the call arrives.
 const SHORTEST: u64 = 1_000_000;
-/// How long it is remembered that something was done once, in milliseconds.
-const RECORD_TTL: u64 = 600_000;
 /// How often a call is made that finds itself in another window.
 const TRIES: u32 = 3;
 
@@ -177,7 +175,7 @@ impl Node {
             let amount = i64::try_from(window.cost.min(most)).unwrap_or(i64::MAX);
             if give { -amount } else { amount }
         });
-        let kind = Kind::Once { record, ttl: RECORD_TTL };
+        let kind = Kind::Once { record, ttl: ask.purpose.record_millis() };
         self.charge(windows, amounts.collect(), kind, ask, live, until).await
     }
 
