@@ -67,7 +67,7 @@ pub enum StoreEvent {
         /// The last failure.
         error: StoreError,
     },
-    /// The circuit breaker of a part of the store has closed: it is asked again.
+    /// The circuit breaker of a part of the store has closed: it answers again, or nobody needs it any more.
     Closed {
         /// Which part.
         part: usize,

@@ -136,6 +136,24 @@ impl Breaker {
         }
     }
 
+    /// Forgets what nobody has asked about for long: the part may be no more. A node of a Cluster that another has taken the
+    /// place of is never asked again.
+    pub(super) fn forget(&self, now: Instant, settings: &Settings) -> Change {
+        let mut state = self.lock();
+        let change = match &*state {
+            State::Closed(failures) => match failures.back() {
+                Some(last) if now.saturating_duration_since(*last) > settings.within => Change::Calm,
+                _ => Change::None,
+            },
+            State::Open(until) if now.saturating_duration_since(*until) > settings.open_for => Change::Closed,
+            State::Open(_) | State::Probing => Change::None,
+        };
+        if change != Change::None {
+            *state = State::default();
+        }
+        change
+    }
+
     /// Something speaks for asking again: the next ask probes.
     pub(super) fn nudge(&self, now: Instant) {
         let mut state = self.lock();

@@ -1,8 +1,11 @@
 //! A breaker for each part of a store, and the way past them.
 
-use std::sync::{
-    OnceLock,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Mutex, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use smallvec::SmallVec;
@@ -15,6 +18,8 @@ use crate::{
     store::{Ask, Store},
 };
 
+/// How often parts are looked for that nobody asks any more.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
 /// Parts beyond these share the last breaker.
 const MOST: usize = 256;
 
@@ -26,6 +31,8 @@ pub(super) struct Breakers {
     more: OnceLock<Box<[Breaker]>>,
     /// How many are not at ease. While it is none nothing else is looked at.
     uneasy: AtomicUsize,
+    /// When those that nobody asks any more were last looked for.
+    swept: Mutex<Option<Instant>>,
 }
 
 impl Breakers {
@@ -73,6 +80,20 @@ impl Breakers {
         std::iter::once(&self.first)
             .chain(self.more.get().into_iter().flatten())
             .for_each(|breaker| breaker.nudge(now));
+    }
+
+    /// Forgets, once a second at most, what parts have done that are not asked any more.
+    pub(super) fn sweep(&self, observers: &Observers) {
+        let now = Instant::now();
+        // Whoever finds another at it has nothing to do.
+        let Ok(mut swept) = self.swept.try_lock() else { return };
+        if swept.is_some_and(|last| now.saturating_duration_since(last) < SWEEP_EVERY) {
+            return;
+        }
+        *swept = Some(now);
+        for (part, breaker) in std::iter::once(&self.first).chain(self.more.get().into_iter().flatten()).enumerate() {
+            self.note(part, breaker.forget(now, &self.settings), None, observers);
+        }
     }
 
     fn note(&self, part: usize, change: Change, error: Option<&StoreError>, observers: &Observers) {

@@ -1,8 +1,15 @@
 //! Work that goes on when its request has long been answered: giving back, and telling the store what was admitted without it.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
-use tokio::{runtime::Handle, task::JoinSet, time::sleep};
+use tokio::{
+    runtime::Handle,
+    task::JoinSet,
+    time::{Instant, sleep},
+};
 
 use super::{
     Shared, fallback,
@@ -20,12 +27,57 @@ const AT_ONCE: usize = 16;
 /// How often giving back is tried.
 const TRIES: u32 = 5;
 
+/// How many requests' charges may be on their way back at a time. More are left to time.
+const MOST_RETURNING: usize = 1_024;
+
+/// A charge on its way back.
+struct Returning(Arc<Shared>);
+
+impl Returning {
+    fn begin(shared: &Arc<Shared>) -> Option<Returning> {
+        let returning = Returning(Arc::clone(shared));
+        (shared.returning.fetch_add(1, Ordering::Relaxed) < MOST_RETURNING).then_some(returning)
+    }
+}
+
+impl Drop for Returning {
+    fn drop(&mut self) {
+        self.0.returning.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// The right to commit; whoever holds it alone does.
-struct Turn(Arc<Shared>);
+struct Turn {
+    shared: Arc<Shared>,
+    well: bool,
+}
+
+impl Turn {
+    fn end(mut self, well: bool) {
+        self.well = well;
+    }
+}
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.0.journal.rest();
+        self.shared.journal.rest(self.well);
+    }
+}
+
+/// What came of a round.
+#[derive(Default)]
+struct Sum {
+    counts: u64,
+    units: u64,
+    well: bool,
+}
+
+impl Sum {
+    fn add(&mut self, done: Option<(Went, u64)>) {
+        match done {
+            Some((Went::Done, units)) => (self.counts, self.units) = (self.counts + 1, self.units + units),
+            _ => self.well = false,
+        }
     }
 }
 
@@ -35,42 +87,42 @@ impl Shared {
         // Outside a runtime it is left to the next answer.
         let Ok(runtime) = Handle::try_current() else { return };
         if self.journal.begin() {
-            let turn = Turn(Arc::clone(self));
-            runtime.spawn(async move { turn.0.commit_all(time).await });
+            let turn = Turn { shared: Arc::clone(self), well: false };
+            runtime.spawn(async move {
+                let well = turn.shared.commit_all(time).await;
+                turn.end(well);
+            });
         }
     }
 
-    async fn commit_all(self: &Arc<Shared>, time: Time) {
+    /// Answers whether nothing is left.
+    async fn commit_all(self: &Arc<Shared>, time: Time) -> bool {
+        let began = Instant::now();
         let mut tasks = JoinSet::new();
-        let (mut counts, mut units) = (0, 0);
+        let mut sum = Sum { well: true, ..Sum::default() };
         for name in self.journal.names() {
             if tasks.len() >= AT_ONCE
-                && let Some(Ok((went, more))) = tasks.join_next().await
+                && let Some(done) = tasks.join_next().await
             {
-                (counts, units) = (counts + u64::from(went == Went::Done), units + more);
-                if went != Went::Done {
-                    // It has gone again; the next answer begins anew.
-                    break;
-                }
+                sum.add(done.ok());
             }
             let (commit, lost) = self.journal.commit(&name, |line| self.local.spent(line, time));
             self.not_committed(lost);
             let Some(commit) = commit else { continue };
             let shared = Arc::clone(self);
             tasks.spawn(async move {
-                let went = shared.commit_one(&commit, time).await;
-                shared.journal.went(&name, went);
-                (went, if went == Went::Done { commit.line.cost } else { 0 })
+                let went = shared.commit_one(&commit, time.later(began.elapsed())).await;
+                shared.journal.went(&name, &commit, went);
+                (went, commit.line.cost)
             });
         }
         while let Some(done) = tasks.join_next().await {
-            if let Ok((Went::Done, more)) = done {
-                (counts, units) = (counts + 1, units + more);
-            }
+            sum.add(done.ok());
         }
-        if counts > 0 {
-            self.observers.tell(&StoreEvent::Committed { counts, units });
+        if sum.counts > 0 {
+            self.observers.tell(&StoreEvent::Committed { counts: sum.counts, units: sum.units });
         }
+        sum.well
     }
 
     async fn commit_one(&self, commit: &Commit, time: Time) -> Went {
@@ -87,11 +139,13 @@ impl Shared {
     pub(super) fn give_back(self: &Arc<Shared>, lines: &[Line<'_>], time: Time) {
         let lines: Vec<OwnedLine> = lines.iter().map(OwnedLine::of).collect();
         let Ok(runtime) = Handle::try_current() else { return self.not_given_back(fallback::open()) };
-        let shared = Arc::clone(self);
+        let Some(returning) = Returning::begin(self) else { return self.not_given_back(fallback::open()) };
         runtime.spawn(async move {
+            let (shared, began) = (&returning.0, Instant::now());
             let lines: Vec<Line<'_>> = lines.iter().map(OwnedLine::line).collect();
-            let ask = Ask { lines: &lines, purpose: Purpose::Give(Id::random()), time };
+            let purpose = Purpose::Give(Id::random());
             for tried in 0.. {
+                let ask = Ask { lines: &lines, purpose, time: time.later(began.elapsed()) };
                 let Err(error) = shared.ask_past_breakers(&ask).await else { return };
                 if tried == TRIES {
                     return shared.not_given_back(error);

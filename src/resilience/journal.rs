@@ -24,6 +24,9 @@ pub(super) type Name = (u32, Box<[u8]>);
 
 type Entries = HashMap<Name, Entry, foldhash::fast::RandomState>;
 
+/// How long nothing is committed after not all went well: a part of the store may be away for long.
+const REST: Duration = Duration::from_millis(250);
+
 #[derive(Debug, Default)]
 pub(super) struct Journal {
     entries: Mutex<Entries>,
@@ -31,6 +34,8 @@ pub(super) struct Journal {
     any: AtomicBool,
     /// Whether it is being committed.
     busy: AtomicBool,
+    /// Not before this again: the last time not all went well.
+    not_before: Mutex<Option<Instant>>,
 }
 
 /// One count.
@@ -49,8 +54,8 @@ pub(super) struct Commit {
     pub(super) id: Id,
     pub(super) line: OwnedLine,
     since: Instant,
-    /// Whether an answer to it was missed: it may have been carried out.
-    unsure: bool,
+    /// Whether it was handed out before: it may have been carried out then.
+    repeated: bool,
 }
 
 /// How a commit went.
@@ -101,11 +106,18 @@ impl Journal {
 
     /// Whether the caller is the one to commit now. It says when it is [done](Journal::rest).
     pub(super) fn begin(&self) -> bool {
-        !self.is_empty() && !self.busy.swap(true, Ordering::Acquire)
+        let rests = self.not_before().is_some_and(|moment| Instant::now() < moment);
+        !self.is_empty() && !rests && !self.busy.swap(true, Ordering::Acquire)
     }
 
-    pub(super) fn rest(&self) {
+    /// `well`: everything was committed.
+    pub(super) fn rest(&self, well: bool) {
+        *self.not_before() = (!well).then(|| Instant::now() + REST);
         self.busy.store(false, Ordering::Release);
+    }
+
+    fn not_before(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.not_before.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The names of all counts.
@@ -121,7 +133,7 @@ impl Journal {
         let mut lost = 0;
         if let Some(sent) = &entry.sent {
             if sent.since.elapsed() < REPEAT_FOR {
-                return (Some(sent.clone()), 0);
+                return (Some(Commit { repeated: true, ..sent.clone() }), 0);
             }
             lost = sent.line.cost;
             entry.sent = None;
@@ -130,7 +142,7 @@ impl Journal {
         line.cost = entry.units.min(spent(&line.line()));
         entry.units = 0;
         if line.cost > 0 {
-            entry.sent = Some(Commit { id: Id::random(), line, since: Instant::now(), unsure: false });
+            entry.sent = Some(Commit { id: Id::random(), line, since: Instant::now(), repeated: false });
         }
         let commit = entry.sent.clone();
         if commit.is_none() {
@@ -141,18 +153,14 @@ impl Journal {
     }
 
     /// Notes how the commit of a count went.
-    pub(super) fn went(&self, name: &Name, went: Went) {
+    pub(super) fn went(&self, name: &Name, commit: &Commit, went: Went) {
         let mut entries = self.lock();
         let Some(entry) = entries.get_mut(name) else { return };
         match went {
             Went::Done => entry.sent = None,
-            Went::Unknown => {
-                if let Some(sent) = &mut entry.sent {
-                    sent.unsure = true;
-                }
-            }
-            // This time nothing was charged; an earlier time may have been another matter.
-            Went::Undone if entry.sent.as_ref().is_some_and(|sent| sent.unsure) => {}
+            // It stays as it is, to be sent again. If this time nothing was charged, an earlier time may have been another matter.
+            Went::Unknown => {}
+            Went::Undone if commit.repeated => {}
             Went::Undone => {
                 let units = entry.sent.take().map_or(0, |sent| sent.line.cost);
                 entry.units = entry.units.saturating_add(units);

@@ -10,7 +10,11 @@ mod fallback;
 mod journal;
 mod local;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, atomic::AtomicUsize},
+    time::Duration,
+};
 
 use smallvec::SmallVec;
 use tokio::time::{Instant, timeout};
@@ -72,6 +76,8 @@ struct Shared {
     breakers: Breakers,
     journal: Journal,
     observers: Observers,
+    /// How many charges are on their way back.
+    returning: AtomicUsize,
     deadline: Duration,
 }
 
@@ -85,11 +91,12 @@ impl Resilient {
             breakers: Breakers::default(),
             journal: Journal::default(),
             observers: Observers::default(),
+            returning: AtomicUsize::new(0),
         }))
     }
 
-    /// The longest that a request waits for the store, 10 ms unless said otherwise. Of a store that sees to it itself, like
-    /// [`RedisStore`](crate::RedisStore), the shorter one counts.
+    /// The longest that a request waits for the store, 10 ms unless said otherwise. For stores that do not see to it themselves: of
+    /// a [`RedisStore`](crate::RedisStore), set its [own](crate::store::RedisStoreBuilder::deadline).
     pub fn deadline(self, deadline: Duration) -> Resilient {
         self.set(|shared| shared.deadline = deadline)
     }
@@ -201,7 +208,10 @@ impl Shared {
     }
 
     fn gates(&self, ask: &Ask<'_>) -> Gates<'_> {
-        self.breakers.gates(ask, &*self.store)
+        let gates = self.breakers.gates(ask, &*self.store);
+        // After that, so that a part that is asked now is probed and not forgotten.
+        self.breakers.sweep(&self.observers);
+        gates
     }
 }
 
@@ -287,6 +297,13 @@ impl Shared {
             if !(Duration::from_millis(1)..=Duration::from_secs(3_600)).contains(&time) {
                 return bad(field, format!("{time:?} is out of range; give 1 ms to 1 h"));
             }
+        }
+        if let Some(own) = self.store.deadline().filter(|own| *own > self.deadline) {
+            // It would be cut off before it has noted that a call timed out.
+            let text = format!(
+                "is shorter than the store's own of {own:?}; set that one, RedisStore::builder(..).deadline(..)"
+            );
+            return bad("deadline", text);
         }
         if !(self.local.share > 0.0 && self.local.share <= 1.0) {
             return bad("share", format!("{} is out of range; give more than 0 and at most 1", self.local.share));

@@ -1,13 +1,14 @@
 use std::{
     collections::HashMap,
     sync::{LazyLock, Mutex, PoisonError},
+    time::Duration,
 };
 
 use smallvec::SmallVec;
 
 use super::{GIVE_RECORD_TTL, Id, RECORD_TTL};
 pub use crate::algorithm::Wait;
-use crate::limit::{Limit, OnFailure};
+use crate::limit::{Limit, OnFailure, micros};
 
 /// What a limiter asks of a store.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +59,20 @@ pub enum Time {
     },
     /// A test's, in microseconds; it may stand still or jump while real time passes.
     Injected(u64),
+}
+
+impl Time {
+    /// The same moment for what is sent so much later: an application's clock has gone on, or the store would take it for one
+    /// that has gone back.
+    pub(crate) fn later(self, age: Duration) -> Time {
+        match self {
+            Time::Application { now, tolerance } => {
+                Time::Application { now: now.saturating_add(micros(age)), tolerance }
+            }
+            // The store looks at its own clock, and a test's stands still.
+            Time::Store | Time::Injected(_) => self,
+        }
+    }
 }
 
 /// One rule of an ask: which count, under which limit, for how much. `Debug` does not show the key.

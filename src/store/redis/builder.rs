@@ -297,6 +297,9 @@ impl RedisStoreBuilder {
         if !self.replicas.is_empty() {
             return wrong("peek_from_replicas", "is for single servers and Sentinel; of a Cluster primaries answer");
         }
+        if self.engine == Engine::Plain {
+            return wrong("no_scripts", "does not follow slots that move; of a Cluster, use scripts or functions");
+        }
         let seeds: Vec<ConnectionInfo> = seeds.iter().map(|seed| self.greeted(seed.clone())).collect();
         let cluster = Cluster::new(Arc::clone(&wiring), &seeds)?;
         let none = Replicas::new(&[], &wiring);

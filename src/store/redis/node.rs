@@ -141,7 +141,7 @@ impl Node {
             let args = Args::new(self.common(ask, began), ask.lines);
             let reply = match self.engine {
                 // Boxed, since it would make the future of every call larger.
-                Engine::Functions if !self.functions.are_barred() => {
+                Engine::Functions if !self.is_replica && !self.functions.are_barred() => {
                     Box::pin(self.call_function(live, &script, ask, &args)).await?
                 }
                 _ => self.call_script(live, &script, ask, &args).await?,

@@ -350,6 +350,47 @@ async fn a_part_that_hangs_leaves_the_others_alone() {
     assert_eq!(events.take().first(), Some(&StoreEvent::Closed { part: 2 }));
 }
 
+/// A node that another has taken the place of is never asked again. Its breaker must not keep the store from being well.
+#[tokio::test(start_paused = true)]
+async fn a_part_that_nobody_asks_any_more_is_forgotten() {
+    let (store, events) = (Flaky::default(), Events::default());
+    let limiter = around(&store)
+        .rule(rule("r", 1_000).on_failure(OnFailure::Allow))
+        .observer(events.clone())
+        .build()
+        .expect("sound");
+    store.set_part(2, DOWN);
+    for _ in 0..5 {
+        assert!(limiter.acquire([("r", "2a")]).await.failure().is_some());
+    }
+    assert!(matches!(&events.take()[..], [StoreEvent::Opened { part: 2, .. }]));
+    for _ in 0..70 {
+        assert!(limiter.acquire([("r", "1a")]).await.failure().is_none());
+        advance(Duration::from_secs(1)).await;
+    }
+    assert!(events.take().contains(&StoreEvent::Closed { part: 2 }));
+    // Asked again, it is asked.
+    store.asked();
+    assert!(limiter.acquire([("r", "2a")]).await.failure().is_some());
+    assert_eq!(store.spends(), 1);
+}
+
+/// A replica may have answered it.
+#[tokio::test(start_paused = true)]
+async fn a_look_up_is_no_sign_of_health() {
+    let store = Flaky::default();
+    let limiter = limiter(&store);
+    for _ in 0..4 {
+        store.set(DOWN);
+        fail(&limiter, 1).await;
+        store.set(Mood::Well);
+        assert!(limiter.peek([("r", "k")]).await.failure().is_none());
+    }
+    store.set(DOWN);
+    fail(&limiter, 1).await;
+    assert_eq!(kind(&ask(&limiter).await), Some(StoreErrorKind::Open));
+}
+
 /// Rules over two parts of which one is away: the other is asked, the local count joins in, and it is all or nothing still.
 #[tokio::test(start_paused = true)]
 async fn rules_over_parts_are_all_or_nothing_while_one_is_away() {
@@ -397,10 +438,11 @@ fn settings_out_of_range_are_said_at_build_time() {
         (new().open_after(5, Duration::ZERO), "open_after"),
         (new().open_for(Duration::ZERO), "open_for"),
         (new().deadline(Duration::ZERO), "deadline"),
+        (Resilient::new(Resilient::new(MemoryStore::new())).deadline(Duration::from_millis(9)), "deadline"),
     ];
     for (store, field) in bad {
         let error = Limiter::builder(store).rule(rule("r", 1)).build().expect_err("out of range");
         assert_eq!(error.field(), field, "{error}");
-        assert!(error.to_string().contains("give"), "{error}");
+        assert!(error.to_string().contains("give") || error.to_string().contains("set that one"), "{error}");
     }
 }

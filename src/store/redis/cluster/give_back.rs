@@ -54,11 +54,12 @@ impl Cluster {
 
     /// One line a call, so that no other holds it up.
     async fn give_line_back(self: &Arc<Cluster>, kept: &Kept, time: Time) {
-        let purpose = Purpose::Give(Id::random());
-        let work = Work::Decide(Ask { lines: &[kept.line.line()], purpose, time });
+        let (purpose, began) = (Purpose::Give(Id::random()), Instant::now());
         let mut pause = PAUSE;
         for tried in 1.. {
             let since = Instant::now();
+            let time = time.later(since - began);
+            let work = Work::Decide(Ask { lines: &[kept.line.line()], purpose, time });
             let span = Span { since, until: since + self.wiring.deadline };
             // The same id each time: where only the reply was lost, the second time changes nothing.
             let Err(Fault::Failed(error)) = self.call(kept.slot, &work, span).await else { return };

@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     error::{StoreError, StoreErrorKind},
+    limit::OnFailure,
     store::{Answer, Ask, Line, Partial, Purpose, Verdict},
 };
 
@@ -91,6 +92,10 @@ impl Cluster {
     ) -> Result<Answer, StoreError> {
         let done = self.all(Work::Decide(*ask), torn, span).await;
         let refused = done.iter().any(|(_, result)| result.as_ref().is_ok_and(|answer| !answer.fits()));
+        // Nobody around this store falls back, so a rule that refuses what cannot be judged has refused.
+        let refuses = |share: &Share<'_>| share.lines.iter().any(|line| line.on_failure == OnFailure::Refuse);
+        let refused =
+            refused || self.wiring.bare && done.iter().any(|(share, result)| result.is_err() && refuses(share));
         let mut verdicts: Vec<Option<Verdict>> = vec![None; ask.lines.len()];
         let (mut granted, mut failures) = (Vec::new(), Vec::new());
         for (share, result) in done {
