@@ -13,7 +13,7 @@ use crate::{
 /// Every other time all libraries go at once, else one by one.
 async fn lose(round: u64, connection: &mut MultiplexedConnection) {
     let function = || redis::cmd("FUNCTION");
-    if round % 2 == 0 {
+    if round.is_multiple_of(2) {
         return function().arg("FLUSH").query_async(connection).await.expect("flushed");
     }
     let list: Vec<std::collections::HashMap<String, redis::Value>> =
