@@ -1,6 +1,6 @@
 //! A server that loses its scripts over and over.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use sluicegate::Limiter;
@@ -14,11 +14,11 @@ use crate::support::{
 async fn callers(load: &Load, length: Duration) -> Phase {
     let callers: Vec<_> = (0..4)
         .map(|_| {
-            let (limiter, checker) = (load.limiter.clone(), Arc::clone(&load.checker));
+            let load = load.clone();
             tokio::spawn(async move {
                 let (since, mut samples) = (std::time::Instant::now(), Vec::new());
                 while since.elapsed() < length {
-                    samples.push(Load::one(limiter.clone(), Arc::clone(&checker)).await);
+                    samples.push(load.clone().one().await);
                 }
                 samples
             })

@@ -83,6 +83,12 @@ impl Connections {
         Connections { slots, next: AtomicUsize::new(0) }
     }
 
+    /// Whether there is a connection on which the last call was answered.
+    pub(super) fn is_well(&self) -> bool {
+        let answers = |live: Live| live.made.timeouts.load(Ordering::Relaxed) == 0;
+        self.slots.iter().filter_map(Slot::live).any(answers)
+    }
+
     /// A live connection; waits until it is made.
     pub(super) async fn get(&self) -> Result<Live, StoreError> {
         let turn = if self.slots.len() == 1 { 0 } else { self.next.fetch_add(1, Ordering::Relaxed) % self.slots.len() };

@@ -35,9 +35,12 @@ pub async fn alone() -> tokio::sync::MutexGuard<'static, ()> {
     TURN.lock().await
 }
 
+#[derive(Clone)]
 pub struct Load {
     pub limiter: Limiter,
     pub checker: Arc<Checker>,
+    /// For how long the machine has kept the server of this decision from running, where that is not to be held against it.
+    pub server_stalled: Arc<dyn Fn(u64) -> Duration + Send + Sync>,
 }
 
 /// One decision.
@@ -46,7 +49,7 @@ pub struct Sample {
     /// Its number, which is its key.
     pub id: u64,
     pub sent: Instant,
-    /// How long it took, less what the machine kept the thread from running.
+    /// How long it took, less what the machine kept the thread, or the server, from running.
     pub took: Duration,
     /// How long that was.
     pub stalled: Duration,
@@ -56,16 +59,17 @@ pub struct Sample {
 
 impl Load {
     pub fn new(checker: Checker, limiter: Limiter) -> Load {
-        Load { limiter, checker: Arc::new(checker) }
+        Load { limiter, checker: Arc::new(checker), server_stalled: Arc::new(|_| Duration::ZERO) }
     }
 
     /// One decision, measured.
-    pub async fn one(limiter: Limiter, checker: Arc<Checker>) -> Sample {
-        let (sent, before) = (Instant::now(), stalled());
-        let id = checker.sent();
-        let decision = limiter.acquire([(RULE, id)]).await;
-        checker.replied(id, &decision);
-        let (elapsed, stalled) = (sent.elapsed(), stalled() - before);
+    pub async fn one(self) -> Sample {
+        let id = self.checker.sent();
+        let kept = || stalled() + (self.server_stalled)(id);
+        let (sent, before) = (Instant::now(), kept());
+        let decision = self.limiter.acquire([(RULE, id)]).await;
+        self.checker.replied(id, &decision);
+        let (elapsed, stalled) = (sent.elapsed(), kept().saturating_sub(before));
         let took = elapsed.saturating_sub(stalled);
         Sample {
             id,
@@ -105,7 +109,7 @@ impl Load {
                     }
                     last = used;
                     for _ in 0..RATE / 1_000 {
-                        asked.spawn(Load::one(self.limiter.clone(), Arc::clone(&self.checker)));
+                        asked.spawn(self.clone().one());
                     }
                     crowd = crowd.max(asked.len());
                     if begin.elapsed() >= length {

@@ -1,6 +1,8 @@
-//! How long the machine kept this thread from running.
+//! How long the machine kept this thread, or a server, from running.
 
 use std::{cell::RefCell, fs::File, os::unix::fs::FileExt, time::Duration};
+
+use super::server::Server;
 
 /// The time that this thread has been ready to run and was not let, since it began: the kernel's own account. Time in which
 /// this process does something else is not in it.
@@ -12,12 +14,30 @@ pub fn stalled() -> Duration {
 pub fn account() -> (Duration, Duration) {
     thread_local!(static ACCOUNT: RefCell<Option<File>> = const { RefCell::new(None) });
     ACCOUNT.with_borrow_mut(|file| {
-        let file =
-            file.get_or_insert_with(|| File::open("/proc/thread-self/schedstat").expect("the kernel keeps account"));
-        let mut text = [0; 96];
-        let read = file.read_at(&mut text, 0).expect("an account");
-        let text = String::from_utf8_lossy(&text[..read]);
-        let mut numbers = text.split_whitespace().map(|nanos| Duration::from_nanos(nanos.parse().expect("a number")));
-        (numbers.next().expect("the time it ran"), numbers.next().expect("the time it was kept"))
+        let open = || File::open("/proc/thread-self/schedstat").expect("the kernel keeps account");
+        read(file.get_or_insert_with(open)).expect("an account")
     })
+}
+
+fn read(file: &File) -> Option<(Duration, Duration)> {
+    let mut text = [0; 96];
+    let length = file.read_at(&mut text, 0).ok()?;
+    let text = std::str::from_utf8(&text[..length]).ok()?;
+    let mut numbers = text.split_whitespace().map(|nanos| nanos.parse().map(Duration::from_nanos));
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+/// The account of a server, which does all its work on one thread.
+#[derive(Debug)]
+pub struct Account(File);
+
+impl Account {
+    pub fn of(server: &Server) -> Account {
+        Account(File::open(format!("/proc/{}/schedstat", server.pid)).expect("the kernel keeps account"))
+    }
+
+    /// The time that it was kept from running; none is added when it is dead.
+    pub fn stalled(&self) -> Duration {
+        read(&self.0).unwrap_or_default().1
+    }
 }

@@ -109,7 +109,7 @@ impl Cluster {
             match redirect {
                 None => {
                     if error.is_transient() {
-                        self.refresh();
+                        self.replace(&member);
                     }
                     return Err(error.into());
                 }

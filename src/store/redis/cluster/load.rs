@@ -1,7 +1,7 @@
 //! Loading the map of slots: in a task of its own that outlives the request that wanted it, and one at a time.
 
 use std::{
-    sync::{Arc, PoisonError},
+    sync::{Arc, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -9,7 +9,7 @@ use redis::Value;
 use tokio::{
     sync::watch,
     task::JoinSet,
-    time::{Instant, timeout_at},
+    time::{Instant, sleep_until, timeout_at},
 };
 
 use super::{Cluster, map, members::Member};
@@ -23,6 +23,9 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// How often the map is loaded while things fail, in milliseconds; half as much again and again by chance, so that a fleet does
 /// not ask in step.
 const EVERY: u64 = 750;
+/// How long the map is loaded again and again after a node has failed: a replica may take its place, and while a breaker keeps
+/// requests from the node none comes upon that.
+const FOLLOW: Duration = Duration::from_secs(30);
 
 /// How far loading is.
 #[derive(Default)]
@@ -31,6 +34,8 @@ pub(super) struct Loading {
     /// Why the last attempt failed.
     failed: Option<StoreError>,
     not_before: Option<Instant>,
+    /// The part that failed last, and until when its successor is looked for.
+    follow: Option<(usize, Instant)>,
 }
 
 impl Cluster {
@@ -48,9 +53,28 @@ impl Cluster {
         let _ = self.load();
     }
 
+    /// The same for a node that failed. The map is loaded until another has taken its place, or it answers.
+    pub(super) fn replace(self: &Arc<Cluster>, member: &Member) {
+        self.loading().follow = Some((member.part, Instant::now() + FOLLOW));
+        self.refresh();
+    }
+
+    /// Whether the node that failed last is still waited for.
+    fn follows(&self) -> bool {
+        let follow = self.loading().follow;
+        follow.is_some_and(|(part, until)| {
+            let waits = |member: &Arc<Member>| member.part == part && !member.node.connections.is_well();
+            Instant::now() < until && self.members().list().iter().any(waits)
+        })
+    }
+
+    fn loading(&self) -> MutexGuard<'_, Loading> {
+        self.loading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn load(self: &Arc<Cluster>) -> Result<watch::Receiver<()>, StoreError> {
         let (done, under_way) = {
-            let mut loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut loading = self.loading();
             if let Some(under_way) = &loading.under_way {
                 return Ok(under_way.clone());
             }
@@ -65,7 +89,16 @@ impl Cluster {
             (done, under_way)
         };
         // Not under the lock: a runtime that shuts down drops the attempt here and now, and dropping it takes the lock.
-        tokio::spawn(Attempt { cluster: Arc::clone(self), failed: Some(nobody()), _done: done }.run());
+        let attempt = Attempt { cluster: Arc::clone(self), failed: Some(nobody()), _done: done };
+        let cluster = Arc::downgrade(self);
+        tokio::spawn(async move {
+            attempt.run().await;
+            let next = cluster.upgrade().and_then(|cluster| cluster.loading().not_before);
+            sleep_until(next.unwrap_or_else(Instant::now)).await;
+            if let Some(cluster) = cluster.upgrade().filter(|cluster| cluster.follows()) {
+                cluster.refresh();
+            }
+        });
         Ok(under_way)
     }
 
@@ -94,7 +127,7 @@ struct Attempt {
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        let mut loading = self.cluster.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut loading = self.cluster.loading();
         loading.under_way = None;
         loading.failed = self.failed.take();
     }
