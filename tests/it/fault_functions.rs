@@ -27,7 +27,8 @@ async fn lose(round: u64, connection: &mut MultiplexedConnection) {
 #[tokio::test]
 async fn deleted_every_ten_milliseconds() {
     let mut faulted = Faulted::with(&[], |store| store.functions().bare().deadline(PATIENT), Limiter::builder).await;
-    lost_over_and_over(&mut faulted, lose).await;
+    // Twice loaded, looked at and called; then the script, by digest and by text; and one to spare.
+    lost_over_and_over(&mut faulted, 9, lose).await;
     let [functions, loads, _] = calls(&mut faulted.direct).await;
     assert!(functions > loads && loads > 50, "{functions} calls, {loads} times loaded");
     // A script is for who loses the function twice in one call. Nobody keeps to that afterwards.
