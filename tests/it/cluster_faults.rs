@@ -185,7 +185,7 @@ async fn an_ask_that_fails_in_part_tells_what_it_knows() {
     let lines: Vec<Line<'_>> = limits
         .iter()
         .zip(&keys)
-        .map(|((scope, limit), key)| Line { scope, key: key.as_bytes(), limit, cost: 1, on_failure: OnFailure::Refuse })
+        .map(|((scope, limit), key)| Line { scope, key: key.as_bytes(), limit, cost: 1, on_failure: OnFailure::Allow })
         .collect();
     let asked = async |lines: &[Line<'_>], purpose| -> Result<Answer, StoreError> {
         store.acquire(&Ask { lines, purpose, time: Time::Store }).await
@@ -212,6 +212,12 @@ async fn an_ask_that_fails_in_part_tells_what_it_knows() {
     assert_eq!(known(&error), (vec![Some(CAPACITY - 1), None, Some(0)], false), "c refuses, a gets it back");
     let error = asked(&lines[1..2], Purpose::Spend).await.expect_err("it hangs");
     assert_eq!(error.partial(), None);
+    let alone = asked(&lines[..1], Purpose::Peek).await.expect("it does not hang");
+    assert_eq!(alone.verdicts()[0].remaining, CAPACITY - 1);
+    // A rule that refuses what cannot be judged has refused, and nobody around the store gives back.
+    let strict = [lines[0], Line { on_failure: OnFailure::Refuse, ..lines[1] }];
+    let error = asked(&strict, Purpose::Spend).await.expect_err("one hangs");
+    assert_eq!(known(&error), (vec![Some(CAPACITY - 1), None], false));
     let alone = asked(&lines[..1], Purpose::Peek).await.expect("it does not hang");
     assert_eq!(alone.verdicts()[0].remaining, CAPACITY - 1);
 }
