@@ -6,7 +6,7 @@ use std::{
 
 use smallvec::SmallVec;
 
-use super::{GIVE_RECORD_TTL, Id, RECORD_TTL};
+use super::Id;
 pub use crate::algorithm::Wait;
 use crate::limit::{Limit, OnFailure, micros};
 
@@ -34,14 +34,6 @@ pub enum Purpose {
     /// Give back what was charged: of each line's cost as much as is spent, what was charged last first. Once for each id;
     /// every line then fits, and stands as it does afterwards.
     Give(Id),
-}
-
-impl Purpose {
-    /// How long what was changed is remembered, in milliseconds.
-    pub(crate) fn record_millis(self) -> u64 {
-        let ttl = if matches!(self, Purpose::Give(_)) { GIVE_RECORD_TTL } else { RECORD_TTL };
-        ttl.as_millis() as u64
-    }
 }
 
 /// Whose time counts.

@@ -291,7 +291,7 @@ pub(super) fn script_command(verb: &str, script: &str, ask: &Ask<'_>, args: &Arg
     };
     command.arg(lines.len() + 1);
     names(&mut command, lines);
-    command.arg(record_name(lines, id)).arg(args.as_bytes()).arg(ask.purpose.record_millis());
+    command.arg(record_name(lines, id)).arg(args.as_bytes()).arg(wire::record_millis(ask.purpose));
     command
 }
 

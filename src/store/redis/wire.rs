@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use crate::{
     algorithm::{EXACT, Params, Parts, fixed_window::Start},
     error::{StoreError, StoreErrorKind},
-    store::{Answer, Line, Verdict, Wait},
+    store::{Answer, GIVE_RECORD_TTL, Line, Purpose, RECORD_TTL, Verdict, Wait},
 };
 
 /// The arguments of a script: doubles, so that neither side formats or parses digits.
@@ -66,6 +66,12 @@ impl Args {
             }
         }
     }
+}
+
+/// How long a change for this purpose is remembered.
+pub(super) fn record_millis(purpose: Purpose) -> u64 {
+    let ttl = if matches!(purpose, Purpose::Give(_)) { GIVE_RECORD_TTL } else { RECORD_TTL };
+    ttl.as_millis() as u64
 }
 
 /// What a script returned.

@@ -111,7 +111,7 @@ fn script(verb: &str, script: &str, ask: &Ask<'_>, throttles: &[Throttle]) -> Cm
         record.extend_from_slice(format!("=id:{:032x}", id.bits()).as_bytes());
         command.arg(record);
     }
-    command.arg(purpose).arg(ask.purpose.record_millis());
+    command.arg(purpose).arg(super::wire::record_millis(ask.purpose));
     for (line, throttle) in ask.lines.iter().zip(throttles) {
         let cost = line.cost.min(throttle.capacity.saturating_add(1));
         command.arg(throttle.max_burst()).arg(throttle.count).arg(throttle.period).arg(cost);

@@ -175,7 +175,7 @@ impl Node {
             let amount = i64::try_from(window.cost.min(most)).unwrap_or(i64::MAX);
             if give { -amount } else { amount }
         });
-        let kind = Kind::Once { record, ttl: ask.purpose.record_millis() };
+        let kind = Kind::Once { record, ttl: super::wire::record_millis(ask.purpose) };
         self.charge(windows, amounts.collect(), kind, ask, live, until).await
     }
 
