@@ -82,8 +82,7 @@ impl Cluster {
         done.into_iter().try_for_each(|(_, result)| result.map(|_| ()))
     }
 
-    /// What was granted is given back when another share refuses. Until then it counts, so nothing is ever admitted beyond a
-    /// limit.
+    /// What was granted is given back when another share refuses. Until then it counts, so others may be refused meanwhile.
     pub(super) async fn decide_apart(
         self: &Arc<Cluster>,
         ask: &Ask<'_>,
