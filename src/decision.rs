@@ -82,7 +82,7 @@ impl Applied {
             NEVER => Wait::Never,
             micros => Wait::Micros(micros),
         };
-        Verdict { wait, remaining: self.remaining, reset_after: self.reset_after }
+        Verdict { wait, remaining: self.remaining, reset_after: self.reset_after, receipt: 0 }
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
 
 use governor::DefaultKeyedRateLimiter;
 use sluicegate::{
-    Limit, Limiter, MemoryStore, OnFailure, Quota, Rule, key,
+    Limit, Limiter, MemoryStore, Quota, Rule, key,
     store::{Answer, Ask, Line, Purpose, Scope, Store, Time},
 };
 
@@ -115,8 +115,7 @@ impl Subjects {
     /// The synchronous decision: what a limiter asks of its store, asked directly.
     #[inline]
     fn borrowed(&self, key: &str) -> bool {
-        let line =
-            Line { scope: &self.scope, key: key.as_bytes(), limit: &self.limit, cost: 1, on_failure: OnFailure::Allow };
+        let line = Line::new(&self.scope, key.as_bytes(), &self.limit, 1);
         let ask = Ask { lines: &[line], purpose: Purpose::Spend, time: Time::Store };
         let mut answer = Answer::default();
         matches!(self.store.acquire_now(&ask, &mut answer), Some(Ok(()))) && answer.fits()

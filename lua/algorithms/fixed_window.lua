@@ -58,7 +58,12 @@ count_N = count_N + cost_N
 --@ clamp
 if cost_N > remaining_N then cost_N = remaining_N end
 --@ give
-if cost_N > count_N then cost_N = count_N end
+if repaired_N then cost_N = 0 end
+if start_N + window_N ~= receipt_N then
+  cost_N = 0
+elseif cost_N > count_N then
+  cost_N = count_N
+end
 count_N = count_N - cost_N
 --@ standing
 remaining_N, reset_N = 0, 0

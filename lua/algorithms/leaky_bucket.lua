@@ -47,6 +47,13 @@ water_N = water_N + cost_N
 --@ clamp
 if cost_N > remaining_N * per_unit_N then cost_N = remaining_N * per_unit_N end
 --@ give
+if repaired_N then cost_N = 0 end
+do
+  -- What was forgotten since may have been this charge.
+  local kept = ((receipt_N - receipt_N % tick_N) / tick_N - t_N) * per_tick_N
+  if kept < 0 then kept = 0 end
+  if cost_N > kept then cost_N = kept end
+end
 if cost_N > water_N then cost_N = water_N end
 water_N = water_N - cost_N
 --@ standing

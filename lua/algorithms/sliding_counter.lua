@@ -65,14 +65,15 @@ current_N = current_N + cost_N
 --@ clamp
 if cost_N > remaining_N then cost_N = remaining_N end
 --@ give
-do
-  local older = cost_N - current_N
-  if older <= 0 then
-    current_N = current_N - cost_N
-  else
-    if older > previous_N then older = previous_N end
-    cost_N, current_N, previous_N = current_N + older, 0, previous_N - older
-  end
+if repaired_N then cost_N = 0 end
+if receipt_N == (start_N + window_N) * tick_N then
+  if cost_N > current_N then cost_N = current_N end
+  current_N = current_N - cost_N
+elseif receipt_N == start_N * tick_N then
+  if cost_N > previous_N then cost_N = previous_N end
+  previous_N = previous_N - cost_N
+else
+  cost_N = 0
 end
 --@ standing
 do

@@ -8,7 +8,7 @@
   key is of another kind), keep_N is the first from the future, left_N the time until the oldest leaves.
 ]]
 --@ args limit window cost
---@ names t used total drop keep left
+--@ names t used total drop keep left back
 --@ judge
 do
   local span, half, totals = 281474976710656, 140737488355328, 16777216
@@ -100,29 +100,56 @@ if left_N == 0 and cost_N > 0 then left_N = window_N end
 --@ clamp
 if cost_N > remaining_N then cost_N = remaining_N end
 --@ give
--- From the newest entry on. keep_N is then the first that goes; total_N is the entry that the log ends with instead.
-if cost_N > used_N then cost_N = used_N end
+-- From the entry of the receipt's time on: keep_N is then the first that goes, and back_N what comes in its place. Where many
+-- have come since, from the oldest instead: drop_N is then the last that goes, and back_N what the others are counted from.
 do
-  local span, totals = 281474976710656, 16777216
-  local base = ((total_N or 0) - used_N) % totals
-  used_N, total_N = used_N - cost_N, false
-  if used_N == 0 then
-    left_N = 0
-  else
-    local low, high, time = drop_N + 1, keep_N - 1, now % span
-    if keep_N == 0 then high = call('LLEN', KEYS[N]) - 1 end
-    keep_N = high + 1
-    while high >= low do
-      local middle = (high + low - (high + low) % 2) / 2
-      local at, total = unpack('<I6I3', call('LINDEX', KEYS[N], middle))
-      if (total - base) % totals < used_N then
-        low = middle + 1
-      else
-        high, keep_N, time = middle - 1, middle, at
-      end
+  local span, half, totals, near = 281474976710656, 140737488355328, 16777216, 64
+  local given, length = 0, 0
+  if keep_N == 0 and used_N > 0 and receipt_N + window_N > t_N then length = call('LLEN', KEYS[N]) end
+  local first, high = drop_N + 1, length
+  while high > first do
+    local middle = (high + first - (high + first) % 2) / 2
+    if (unpack('<I6', call('LINDEX', KEYS[N], middle)) - receipt_N) % span < half then
+      high = middle
+    else
+      first = middle + 1
     end
-    total_N = pack('<I6I3', time, (base + used_N) % totals)
   end
+  if first < length then
+    local _, before = unpack('<I6I3', call('LINDEX', KEYS[N], first - 1))
+    given = (total_N - before) % totals
+    if cost_N < given then given = cost_N end
+    if given > 0 and length - first <= near then
+      keep_N, back_N = first, {}
+      for _, entry in ipairs(call('LRANGE', KEYS[N], first, -1)) do
+        local at, total = unpack('<I6I3', entry)
+        total = (total - before) % totals - given
+        if total > 0 then
+          if first == drop_N + 1 and #back_N == 0 then
+            local age = (t_N - at) % span
+            if age >= half then age = 0 end
+            left_N = window_N - age
+          end
+          back_N[#back_N + 1] = pack('<I6I3', at, (before + total) % totals)
+        end
+      end
+    elseif given > 0 then
+      local base = (total_N - used_N) % totals
+      local low, at, total = drop_N + 1, 0, 0
+      high = length - 1
+      while high > low do
+        local middle = (high + low - (high + low) % 2) / 2
+        at, total = unpack('<I6I3', call('LINDEX', KEYS[N], middle))
+        if (total - base) % totals > given then high = middle else low = middle + 1 end
+      end
+      at = unpack('<I6', call('LINDEX', KEYS[N], low))
+      local age = (t_N - at) % span
+      if age >= half then age = 0 end
+      left_N, drop_N, back_N = window_N - age, low - 1, pack('<I6I3', now % span, (base + given) % totals)
+    end
+  end
+  cost_N, used_N = given, used_N - given
+  if used_N == 0 then left_N = 0 end
 end
 --@ standing
 remaining_N, reset_N = 0, 0
@@ -150,10 +177,15 @@ do
   call('PEXPIRE', KEYS[N], (window_N + t_N - now - (window_N + t_N - now) % 1000) / 1000 + margin)
 end
 --@ write_back
-if total_N then
-  call('LTRIM', KEYS[N], drop_N, keep_N - 1)
-  call('RPUSH', KEYS[N], total_N)
-  call('PEXPIRE', KEYS[N], (window_N + t_N - now - (window_N + t_N - now) % 1000) / 1000 + margin)
-else
+if used_N == 0 then
   call('DEL', KEYS[N])
+elseif keep_N > 0 then
+  call('LTRIM', KEYS[N], drop_N, keep_N - 1)
+  for _, entry in ipairs(back_N) do call('RPUSH', KEYS[N], entry) end
+else
+  call('LTRIM', KEYS[N], drop_N, -1)
+  call('LSET', KEYS[N], 0, back_N)
+end
+if used_N > 0 then
+  call('PEXPIRE', KEYS[N], (window_N + t_N - now - (window_N + t_N - now) % 1000) / 1000 + margin)
 end

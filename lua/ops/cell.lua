@@ -31,6 +31,7 @@ end
 
 -- Gives back as much as is spent. The module cannot go below nothing: it would fail, and leave a key without a TTL.
 local function give(rule)
+  if cost[rule] == 0 then return end
   local spent = capacity[rule] - throttle(call, rule, 0)[3]
   if spent > cost[rule] then
     local done = throttle(pcall, rule, -cost[rule])

@@ -8,6 +8,9 @@
   returns  as acquire.lua, with every retry 0; if the change was made before, how the rules stand now
            or now alone: the call came later than not_after and nothing was changed
 
+  To give back, each rule has one more argument: the receipt of the charge. Where the rule was repaired, there is no telling what
+  its charge has become, and nothing is given.
+
   The record is the first thing written. Should a write after it fail, the change is made in part, but never twice.
 ]]
 --@ judged

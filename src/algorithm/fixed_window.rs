@@ -81,8 +81,9 @@ impl Steps<State> for Params {
         state.count += cost;
     }
 
-    fn give(&self, state: &mut State, _: Moment, cost: u64) -> bool {
-        let given = cost.min(state.count);
+    /// Only in the window that was charged.
+    fn give(&self, state: &mut State, _: Moment, cost: u64, receipt: u64) -> bool {
+        let given = if state.start + state.window == receipt { cost.min(state.count) } else { 0 };
         state.count -= given;
         given > 0
     }

@@ -144,11 +144,11 @@ impl Steps<State> for Parts {
         *state = self.state_of(tick, self.advanced(state, at) + cost * self.per_unit);
     }
 
-    fn give(&self, state: &mut State, at: Moment, cost: u64) -> bool {
-        let used = self.advanced(state, at);
-        let given = cost.saturating_mul(self.per_unit).min(used);
+    fn give(&self, state: &mut State, at: Moment, cost: u64, receipt: u64) -> bool {
+        let (used, tick) = (self.advanced(state, at), self.tick_of(at.now));
+        let given = self.still_counts(cost, receipt, tick).min(used);
         if given > 0 {
-            *state = self.state_of(self.tick_of(at.now), used - given);
+            *state = self.state_of(tick, used - given);
         }
         given > 0
     }

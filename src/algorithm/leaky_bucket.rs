@@ -52,8 +52,8 @@ impl Steps<State> for Parts {
         state.water += cost * self.per_unit;
     }
 
-    fn give(&self, state: &mut State, _: Moment, cost: u64) -> bool {
-        let given = cost.saturating_mul(self.per_unit).min(state.water);
+    fn give(&self, state: &mut State, _: Moment, cost: u64, receipt: u64) -> bool {
+        let given = self.still_counts(cost, receipt, self.tick_of(state.last)).min(state.water);
         state.water -= given;
         given > 0
     }

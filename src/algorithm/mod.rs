@@ -14,7 +14,7 @@
 //! # Five steps
 //!
 //! Every algorithm has the same five: `advance` brings stored state up to now, `wait` judges a cost without spending it,
-//! `charge` spends it, `give` gives back what was spent, and `left` answers what remains. A store judges every rule of a
+//! `charge` spends it, `give` gives back what still counts of a charge, and `left` answers what remains. A store judges every rule of a
 //! request before it charges any. What was admitted elsewhere is not judged again: `take` charges as much of it as is left.
 //!
 //! # Repairs
@@ -178,9 +178,19 @@ impl Params {
         cost
     }
 
-    /// Gives back of `cost` as much as was spent; answers whether that was anything.
-    pub(crate) fn give(&self, state: &mut State, at: Moment, cost: u64) -> bool {
-        step!(self, state, |params, own| Steps::give(params, own, at, cost), else false)
+    /// Gives back of `cost` as much as still counts of the charge with this receipt; answers whether that was anything.
+    pub(crate) fn give(&self, state: &mut State, at: Moment, cost: u64, receipt: u64) -> bool {
+        step!(self, state, |params, own| Steps::give(params, own, at, cost, receipt), else false)
+    }
+
+    /// Finds a charge again that was made at `now` and left so much to wait: when the window ends that it fell into, when a
+    /// bucket forgets it, or for a log, which knows each charge, the moment itself.
+    #[inline]
+    pub(crate) fn receipt(&self, now: u64, reset_after: u64) -> u64 {
+        match self {
+            Params::SlidingLog(_) => now,
+            _ => now.saturating_add(reset_after),
+        }
     }
 
     /// What is left.
@@ -205,7 +215,8 @@ trait Steps<S> {
     fn advance(&self, state: &mut S, at: Moment) -> bool;
     fn wait(&self, state: &S, at: Moment, cost: u64) -> Wait;
     fn charge(&self, state: &mut S, at: Moment, cost: u64);
-    /// Never more than was spent; answers whether anything was.
-    fn give(&self, state: &mut S, at: Moment, cost: u64) -> bool;
+    /// Never more than still counts of the charge with this [receipt](Params::receipt): afterwards no more is left, now or later,
+    /// than if it had never been made. Answers whether anything was given.
+    fn give(&self, state: &mut S, at: Moment, cost: u64, receipt: u64) -> bool;
     fn left(&self, state: &S, at: Moment) -> Left;
 }

@@ -63,6 +63,13 @@ impl Parts {
         ((from + ticks) * self.tick).saturating_sub(now)
     }
 
+    /// The parts of a cost that still count at `tick`, where a charge left `receipt` as the time at which all is forgotten. What
+    /// is forgotten meanwhile may have been this charge, so that much is not given back.
+    pub(super) fn still_counts(&self, cost: u64, receipt: u64, tick: u64) -> u64 {
+        let kept = self.tick_of(receipt).saturating_sub(tick).saturating_mul(self.per_tick);
+        cost.saturating_mul(self.per_unit).min(kept)
+    }
+
     pub(super) fn rate(&self) -> Rate {
         Rate { tick: self.tick, per_tick: self.per_tick, per_unit: self.per_unit }
     }

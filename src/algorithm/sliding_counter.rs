@@ -121,12 +121,18 @@ impl Steps<State> for Params {
         state.current += cost;
     }
 
-    /// What was charged last is given back first.
-    fn give(&self, state: &mut State, _: Moment, cost: u64) -> bool {
-        let newer = cost.min(state.current);
-        let older = (cost - newer).min(state.previous);
-        (state.current, state.previous) = (state.current - newer, state.previous - older);
-        newer + older > 0
+    /// Only in the window that was charged, which may be the previous one by now.
+    fn give(&self, state: &mut State, _: Moment, cost: u64, receipt: u64) -> bool {
+        let count = if receipt == state.start + state.window {
+            &mut state.current
+        } else if receipt == state.start {
+            &mut state.previous
+        } else {
+            return false;
+        };
+        let given = cost.min(*count);
+        *count -= given;
+        given > 0
     }
 
     fn left(&self, state: &State, at: Moment) -> Left {

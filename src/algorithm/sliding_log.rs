@@ -14,6 +14,9 @@ use super::{Left, Moment, Steps, Wait};
 /// Running totals are kept in 24 bits on Redis, so a log counts at most half of that.
 pub(crate) const LARGEST_LIMIT: u64 = (1 << 23) - 1;
 
+/// How many entries are written anew at most to take out an older one.
+const NEAR: usize = 64;
+
 /// What a sliding log is built from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Params {
@@ -122,24 +125,37 @@ impl Steps<Box<State>> for Params {
         state.entries.push_back(Entry { at, total });
     }
 
-    /// What was charged last is given back first: entries leave from the newest on, and of the last of them what is not given
-    /// back stays.
-    fn give(&self, state: &mut Box<State>, _: Moment, cost: u64) -> bool {
-        let given = cost.min(state.used());
+    /// From the entry of that moment on. Where many have come since, from the oldest instead: that leaves as much, though it is
+    /// remembered for longer, and saves writing all of them anew.
+    fn give(&self, state: &mut Box<State>, _: Moment, cost: u64, receipt: u64) -> bool {
+        if receipt.saturating_add(self.window) <= state.time {
+            return false;
+        }
+        let first = state.entries.partition_point(|entry| entry.at < receipt).max(state.expired);
+        let before = first.checked_sub(1).and_then(|last| state.entries.get(last)).map_or(0, |entry| entry.total);
+        let given = cost.min(state.total() - before);
         if given == 0 {
             return false;
         }
-        let end = state.total() - given;
-        if end == state.base() {
-            state.entries.clear();
-            state.expired = 0;
-            return true;
+        if state.entries.len() - first <= NEAR {
+            state
+                .entries
+                .range_mut(first..)
+                .for_each(|entry| entry.total = entry.total.saturating_sub(given).max(before));
+            let gone = state.entries.partition_point(|entry| entry.total <= before).max(first);
+            state.entries.drain(first..gone);
+            state.remove_expired();
+        } else {
+            state.remove_expired();
+            let base = state.base() + given;
+            let gone = state.entries.partition_point(|entry| entry.total <= base);
+            state.entries.drain(1..gone);
+            if let Some(entry) = state.entries.front_mut() {
+                entry.total = base;
+            }
         }
-        state.remove_expired();
-        let last = state.entries.partition_point(|entry| entry.total < end);
-        state.entries.truncate(last + 1);
-        if let Some(entry) = state.entries.back_mut() {
-            entry.total = end;
+        if state.used() == 0 {
+            **state = State::default();
         }
         true
     }

@@ -59,8 +59,8 @@ impl Steps<State> for Parts {
         state.level = state.level.saturating_sub(cost * self.per_unit);
     }
 
-    fn give(&self, state: &mut State, _: Moment, cost: u64) -> bool {
-        let given = cost.saturating_mul(self.per_unit).min(self.capacity - state.level);
+    fn give(&self, state: &mut State, _: Moment, cost: u64, receipt: u64) -> bool {
+        let given = self.still_counts(cost, receipt, self.tick_of(state.last)).min(self.capacity - state.level);
         state.level += given;
         given > 0
     }

@@ -265,13 +265,8 @@ impl Limiter {
     #[inline]
     fn line<'a>(&'a self, pick: &'a Pick) -> Option<Line<'a>> {
         let rule = self.0.rules.get(pick.rule)?;
-        Some(Line {
-            scope: rule.scope(),
-            key: pick.key.as_bytes(),
-            limit: rule.limit(),
-            cost: pick.cost,
-            on_failure: rule.on_failure(),
-        })
+        let line = Line::new(rule.scope(), pick.key.as_bytes(), rule.limit(), pick.cost);
+        Some(Line { on_failure: rule.on_failure(), ..line })
     }
 
     fn lines<'a, 'p: 'a>(&'a self, picks: impl Iterator<Item = &'p Pick>) -> SmallVec<[Line<'a>; 4]> {

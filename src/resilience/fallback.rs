@@ -88,7 +88,10 @@ impl Shared {
         let refuses = self.refuses(ask, missing);
         if refuses || !self.judge_here(ask, missing, ask.purpose, &mut verdicts) {
             if charged {
-                let lines: SmallVec<[Line<'_>; 4]> = pick(ask, |place| !missing(place)).collect();
+                let lines = ask.lines.iter().zip(&verdicts).zip(&answered).filter(|(_, answered)| **answered);
+                let lines: SmallVec<[Line<'_>; 4]> = lines
+                    .filter_map(|((line, verdict), _)| Some(Line { receipt: verdict.as_ref()?.receipt, ..*line }))
+                    .collect();
                 self.give_back(&lines, ask.time);
             }
             return error.with(Partial::new(verdicts.into_vec()).refusing(refuses));

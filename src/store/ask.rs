@@ -31,8 +31,9 @@ pub enum Purpose {
     /// Charge what was admitted elsewhere: of each line's cost as much as is left, in whole units. Once for each id; every
     /// line then fits, and stands as it does afterwards.
     Take(Id),
-    /// Give back what was charged: of each line's cost as much as is spent, what was charged last first. Once for each id;
-    /// every line then fits, and stands as it does afterwards.
+    /// Give back what was charged: of each line's cost as much as still counts of the charge that its
+    /// [receipt](Line::receipt) is for, and nothing if in doubt. Afterwards no more is left than if it had never been charged.
+    /// Once for each id; every line then fits, and stands as it does afterwards.
     Give(Id),
 }
 
@@ -80,9 +81,16 @@ pub struct Line<'a> {
     pub cost: u64,
     /// What happens under the rule when the store gives no answer.
     pub on_failure: OnFailure,
+    /// For [`Purpose::Give`]: the [receipt](Verdict::receipt) of the charge. Of no meaning elsewhere.
+    pub receipt: u64,
 }
 
-impl Line<'_> {
+impl<'a> Line<'a> {
+    /// A line without a receipt, and with the default for failures.
+    pub fn new(scope: &'a Scope, key: &'a [u8], limit: &'a Limit, cost: u64) -> Line<'a> {
+        Line { scope, key, limit, cost, on_failure: OnFailure::default(), receipt: 0 }
+    }
+
     /// The full name of the count, `namespace:v1:{key}:rule`, in three pieces.
     pub fn name(&self) -> [&[u8]; 3] {
         self.scope.name(self.key)
@@ -180,4 +188,7 @@ pub struct Verdict {
     pub remaining: u64,
     /// Until the limit is as good as untouched, or for a sliding log until its oldest entry leaves.
     pub reset_after: u64,
+    /// Tells the store which charge this was, when it is to be [given back](Purpose::Give). What it means is the store's own
+    /// affair; it holds in this process.
+    pub receipt: u64,
 }

@@ -9,6 +9,7 @@ pub(crate) struct OwnedLine {
     limit: Limit,
     on_failure: OnFailure,
     pub(crate) cost: u64,
+    receipt: u64,
 }
 
 impl OwnedLine {
@@ -19,11 +20,16 @@ impl OwnedLine {
             limit: *line.limit,
             on_failure: line.on_failure,
             cost: line.cost,
+            receipt: line.receipt,
         }
     }
 
     pub(crate) fn line(&self) -> Line<'_> {
-        Line { scope: &self.scope, key: &self.key, limit: &self.limit, cost: self.cost, on_failure: self.on_failure }
+        Line {
+            on_failure: self.on_failure,
+            receipt: self.receipt,
+            ..Line::new(&self.scope, &self.key, &self.limit, self.cost)
+        }
     }
 }
 

@@ -59,8 +59,7 @@ fn names_fall_into_the_slots_that_the_server_says() {
         .run(&parts, |(key, before, rule)| {
             // The key as it is, braces and all: stores of one's own may write their lines themselves.
             let scope = Scope::new(&format!("{namespace}{before}"), &rule);
-            let line =
-                Line { scope: &scope, key: &key, limit: &limit, cost: 1, on_failure: sluicegate::OnFailure::Refuse };
+            let line = Line { on_failure: sluicegate::OnFailure::Refuse, ..Line::new(&scope, &key, &limit, 1) };
             let name = line.name().concat();
             let slot = cluster.slot(&name);
             let ask = Ask { lines: &[line], purpose: Purpose::Peek, time: Time::Store };

@@ -90,7 +90,7 @@ fn parts(store: &RedisStore, keys: &[String; 3]) -> [usize; 3] {
     let (scope, limit) = (Scope::new("faults", "r"), rule("r").check().expect("sound"));
     keys.each_ref().map(|key| {
         let key = key.as_bytes();
-        store.part(&Line { scope: &scope, key, limit: &limit, cost: 1, on_failure: OnFailure::Allow })
+        store.part(&Line::new(&scope, key, &limit, 1))
     })
 }
 
@@ -185,7 +185,10 @@ async fn an_ask_that_fails_in_part_tells_what_it_knows() {
     let lines: Vec<Line<'_>> = limits
         .iter()
         .zip(&keys)
-        .map(|((scope, limit), key)| Line { scope, key: key.as_bytes(), limit, cost: 1, on_failure: OnFailure::Allow })
+        .map(|((scope, limit), key)| Line {
+            on_failure: OnFailure::Allow,
+            ..Line::new(scope, key.as_bytes(), limit, 1)
+        })
         .collect();
     let asked = async |lines: &[Line<'_>], purpose| -> Result<Answer, StoreError> {
         store.acquire(&Ask { lines, purpose, time: Time::Store }).await

@@ -8,7 +8,7 @@ use std::{
 
 use redis::aio::MultiplexedConnection;
 use sluicegate::{
-    Call, Limiter, Observer, OnFailure, Quota, RedisStore, Rule, StoreErrorKind, StoreEvent, key,
+    Call, Limiter, Observer, Quota, RedisStore, Rule, StoreErrorKind, StoreEvent, key,
     store::{Ask, Id, Line, Purpose, Scope, Store, Time},
 };
 
@@ -237,8 +237,8 @@ async fn settle(store: &dyn Store, names: Vec<&'static str>) {
     let scopes: Vec<Scope> = names.iter().map(|name| Scope::new(&namespace(), name)).collect();
     let limits: Vec<_> =
         names.iter().map(|name| traces::rule(name, Quota::per_hour(10), 10).check().expect("sound")).collect();
-    let line = |(scope, limit)| Line { scope, key: b"k", limit, cost: 3, on_failure: OnFailure::Allow };
-    let lines: Vec<Line<'_>> = scopes.iter().zip(&limits).map(line).collect();
+    let line = |(scope, limit)| Line::new(scope, b"k", limit, 3);
+    let mut lines: Vec<Line<'_>> = scopes.iter().zip(&limits).map(line).collect();
     let taken = Purpose::Take(Id::random());
     let asks = [(Purpose::Spend, 7), (taken, 4), (taken, 4), (Purpose::Give(Id::random()), 7), (Purpose::Peek, 7)];
     for (purpose, left) in asks {
@@ -246,6 +246,7 @@ async fn settle(store: &dyn Store, names: Vec<&'static str>) {
         let answer = store.acquire(&Ask { lines: &lines, purpose, time }).await.expect("an answer");
         let remaining: Vec<u64> = answer.verdicts().iter().map(|verdict| verdict.remaining).collect();
         assert_eq!(remaining, vec![left; names.len()], "{purpose:?} {names:?}");
+        lines.iter_mut().zip(answer.verdicts()).for_each(|(line, verdict)| line.receipt = verdict.receipt);
     }
 }
 

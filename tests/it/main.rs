@@ -45,6 +45,7 @@ mod memory_store;
 mod no_scripts;
 mod ordering;
 mod processes;
+mod receipts;
 mod reconnecting;
 mod redis_store;
 mod refusals;

@@ -8,7 +8,7 @@ use proptest::{
     test_runner::{Config, TestRng, TestRunner},
 };
 use sluicegate::{
-    Call, Clock, Decision, Limiter, ManualClock, MemoryStore, OnFailure, Quota, Rule, key,
+    Call, Clock, Decision, Limiter, ManualClock, MemoryStore, Quota, Rule, key,
     store::{Ask, Id, Line, Purpose, Scope, Store, Time},
 };
 
@@ -190,11 +190,11 @@ async fn clocks_that_differ_agree() {
             let window = [40_000, 250_000, 1_000_000][round % 3];
             let limit = rule(name, Quota::per(7, Duration::from_micros(window)), 5).check().expect("sound");
             let scope = Scope::new(&namespace(), name);
-            let mut base = BEGIN.as_micros() as i64;
+            let (mut base, mut receipt) = (BEGIN.as_micros() as i64, 0);
             for (offset, cost, purpose) in jitter.new_tree(&mut runner).expect("a trace").current() {
                 base += offset.rem_euclid(20_000);
                 let time = Time::Application { now: (base + offset) as u64, tolerance: 100_000 };
-                let lines = [Line { scope: &scope, key: b"k", limit: &limit, cost, on_failure: OnFailure::Allow }];
+                let lines = [Line { receipt, ..Line::new(&scope, b"k", &limit, cost) }];
                 let purpose = match purpose {
                     0..4 => Purpose::Spend,
                     4 | 5 => Purpose::Peek,
@@ -202,7 +202,11 @@ async fn clocks_that_differ_agree() {
                     _ => Purpose::Give(Id::random()),
                 };
                 let ask = Ask { lines: &lines, purpose, time };
-                assert_eq!(memory.acquire(&ask).await, server.acquire(&ask).await, "{version:?} {name} {ask:?}");
+                let answer = memory.acquire(&ask).await;
+                assert_eq!(answer, server.acquire(&ask).await, "{version:?} {name} {ask:?}");
+                if let (Purpose::Spend | Purpose::Take(_), Ok(answer)) = (purpose, answer) {
+                    receipt = answer.verdicts()[0].receipt;
+                }
             }
         }
     }

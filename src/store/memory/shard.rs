@@ -112,8 +112,8 @@ impl Label {
 }
 
 impl Judged {
-    fn verdict(self, left: Left) -> Verdict {
-        Verdict { wait: self.wait, remaining: left.remaining, reset_after: left.reset_after }
+    fn verdict(self, line: &Line<'_>, at: Moment, left: Left) -> Verdict {
+        verdict(self.wait, line, at, left)
     }
 }
 
@@ -123,8 +123,10 @@ impl Entry {
     fn decide(&mut self, line: &Line<'_>, at: Moment, spend: bool) -> Verdict {
         let params = line.limit.params();
         if spend && let Some((wait, left)) = self.state.spend_at_once(params, at, line.cost) {
-            self.label.set_idle_at(at.now + left.reset_after);
-            return Verdict { wait, remaining: left.remaining, reset_after: left.reset_after };
+            let idle_at = at.now + left.reset_after;
+            self.label.set_idle_at(idle_at);
+            let Left { remaining, reset_after } = left;
+            return Verdict { wait, remaining, reset_after, receipt: idle_at };
         }
         self.decide_in_steps(line, at, spend)
     }
@@ -143,7 +145,7 @@ impl Entry {
         }
         let left = params.left(&state, at);
         self.keep(line, at, left, state, before.filter(|_| !(charge || repaired && spend)));
-        Verdict { wait, remaining: left.remaining, reset_after: left.reset_after }
+        verdict(wait, line, at, left)
     }
 
     #[inline]
@@ -168,7 +170,7 @@ impl Entry {
         }
         let left = params.left(&state, at);
         self.keep(line, at, left, state, judged.before.take().filter(|_| !charge));
-        judged.verdict(left)
+        judged.verdict(line, at, left)
     }
 
     /// Makes a change without judging.
@@ -180,11 +182,12 @@ impl Entry {
         let changed = match change {
             Change::Nothing => false,
             Change::Take => params.take(&mut state, at, line.cost) > 0 || repaired,
-            Change::Give => params.give(&mut state, at, line.cost) || repaired,
+            // After a repair there is no telling what its charge has become.
+            Change::Give => repaired || params.give(&mut state, at, line.cost, line.receipt),
         };
         let left = params.left(&state, at);
         self.keep(line, at, left, state, before.filter(|_| !changed));
-        settled(left)
+        verdict(Wait::None, line, at, left)
     }
 
     /// Goes back to the state `before`, or keeps the new one.
@@ -288,7 +291,7 @@ impl Shard {
             self.table.insert(entry, hash_by(&self.hasher));
             self.room.keys.fetch_add(1, Ordering::Relaxed);
         }
-        judged.verdict(left)
+        judged.verdict(line, at, left)
     }
 
     /// Whether the key is known, or can be.
@@ -307,7 +310,7 @@ impl Shard {
         let params = line.limit.params();
         let left = params.left(&fresh(params, at), at);
         if change != Change::Take {
-            return settled(left);
+            return verdict(Wait::None, line, at, left);
         }
         let line = Line { cost: line.cost.min(left.remaining), ..*line };
         self.finish_new(&line, key, at, Judged { wait: Wait::None, before: None }, true)
@@ -340,8 +343,9 @@ impl Shard {
     }
 }
 
-fn settled(left: Left) -> Verdict {
-    Verdict { wait: Wait::None, remaining: left.remaining, reset_after: left.reset_after }
+fn verdict(wait: Wait, line: &Line<'_>, at: Moment, left: Left) -> Verdict {
+    let Left { remaining, reset_after } = left;
+    Verdict { wait, remaining, reset_after, receipt: line.limit.params().receipt(at.now, reset_after) }
 }
 
 /// Hashes keys so that nobody outside can make them collide.

@@ -101,7 +101,7 @@ impl Assembled {
         let mut out = Assembled { text: String::new(), origins: Vec::new(), rules, wide };
 
         out.section(ACQUIRE, "begin", 0);
-        out.bind();
+        out.bind(operation);
         out.section(ACQUIRE, "time", 0);
         out.each(&["judge"]);
         match operation {
@@ -141,8 +141,15 @@ impl Assembled {
         for (rule, file) in self.rules.clone() {
             self.section(file, "standing", rule);
             self.section(SETTLE, "write_if", rule);
-            let back = steps.contains(&"give") && file.section("write_back").next().is_some();
-            self.section(file, if back { "write_back" } else { "write" }, rule);
+            if steps.contains(&"give") && file.section("write_back").next().is_some() {
+                self.line(&format!("if {} then", name("back", rule, self.wide)));
+                self.section(file, "write_back", rule);
+                self.line("else");
+                self.section(file, "write", rule);
+                self.line("end");
+            } else {
+                self.section(file, "write", rule);
+            }
             self.line("end");
         }
         self.answer(|_, _| "0".to_owned());
@@ -156,10 +163,12 @@ impl Assembled {
     }
 
     /// Binds the arguments and declares the names.
-    fn bind(&mut self) {
+    fn bind(&mut self, operation: Operation) {
         let (rules, wide) = (self.rules.clone(), self.wide);
         let common = COMMON_ARGS.replace(' ', ", ");
-        let words = |file: &File| file.words("args").split(' ');
+        // To give back is to know which charge.
+        let receipt = (operation == Operation::Give).then_some("receipt");
+        let words = |file: &File| file.words("args").split(' ').chain(receipt);
         let args = |rule: usize, file: &File| join(words(file).map(|word| name(word, rule, wide)), ", ");
         if !wide {
             let all = rules.iter().map(|(rule, file)| format!(", {}", args(*rule, file))).collect::<String>();

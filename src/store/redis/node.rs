@@ -138,7 +138,7 @@ impl Node {
         let script = self.scripts.of(Operation::of(ask.purpose), ask.lines);
         // An answer that came too late has reset the estimate of the server's clock; so it is judged once more.
         for _ in 0..2 {
-            let args = Args::new(self.common(ask, began), ask.lines);
+            let args = Args::new(self.common(ask, began), ask.lines, ask.purpose);
             let reply = match self.engine {
                 // Boxed, since it would make the future of every call larger.
                 Engine::Functions if !self.is_replica && !self.functions.are_barred() => {
@@ -147,7 +147,7 @@ impl Node {
                 _ => self.call_script(live, &script, ask, &args).await?,
             };
             live.answered();
-            let read = wire::read(&reply, ask.lines.len()).inspect_err(|error| live.give_up(error.clone()))?;
+            let read = wire::read(&reply, ask.lines).inspect_err(|error| live.give_up(error.clone()))?;
             let now = match &read {
                 Reply::Answer { now, .. } | Reply::Expired { now } => *now,
             };

@@ -13,13 +13,16 @@ use crate::{
 pub(super) struct Args(SmallVec<[u8; 128]>);
 
 impl Args {
-    pub(super) fn new(common: [f64; 5], lines: &[Line<'_>]) -> Args {
-        let mut args = Args(SmallVec::with_capacity(8 * (common.len() + 7 * lines.len())));
+    pub(super) fn new(common: [f64; 5], lines: &[Line<'_>], purpose: Purpose) -> Args {
+        let mut args = Args(SmallVec::with_capacity(8 * (common.len() + 8 * lines.len())));
         for number in common {
             args.push(number);
         }
         for line in lines {
             args.line(line);
+            if matches!(purpose, Purpose::Give(_)) {
+                args.all([line.receipt]);
+            }
         }
         args
     }
@@ -88,7 +91,7 @@ pub(super) enum Reply {
 }
 
 /// Reads the reply to an ask of so many lines. Whatever makes no sense is an error.
-pub(super) fn read(reply: &Value, lines: usize) -> Result<Reply, StoreError> {
+pub(super) fn read(reply: &Value, lines: &[Line<'_>]) -> Result<Reply, StoreError> {
     let garbled =
         || StoreError::new(StoreErrorKind::Garbled, "the server's reply makes no sense for a decision script");
     let Value::Array(values) = reply else { return Err(garbled()) };
@@ -102,19 +105,21 @@ pub(super) fn read(reply: &Value, lines: usize) -> Result<Reply, StoreError> {
     if values.len() == 1 {
         return Ok(Reply::Expired { now });
     }
-    if values.len() != 1 + 3 * lines {
+    if values.len() != 1 + 3 * lines.len() {
         return Err(garbled());
     }
     let mut verdicts = SmallVec::new();
-    for line in values.get(1..).unwrap_or_default().chunks_exact(3) {
-        let [Value::Int(remaining), Value::Int(retry), Value::Int(reset)] = line else { return Err(garbled()) };
+    for (line, values) in lines.iter().zip(values.get(1..).unwrap_or_default().chunks_exact(3)) {
+        let [Value::Int(remaining), Value::Int(retry), Value::Int(reset)] = values else { return Err(garbled()) };
         let positive = |number: i64| u64::try_from(number).map_err(|_| garbled());
         let wait = match *retry {
             0 => Wait::None,
             -1 => Wait::Never,
             micros => Wait::Micros(positive(micros)?),
         };
-        verdicts.push(Verdict { wait, remaining: positive(*remaining)?, reset_after: positive(*reset)? });
+        let (remaining, reset_after) = (positive(*remaining)?, positive(*reset)?);
+        let receipt = line.limit.params().receipt(now, reset_after);
+        verdicts.push(Verdict { wait, remaining, reset_after, receipt });
     }
     Ok(Reply::Answer { now, answer: Answer { verdicts } })
 }
@@ -122,6 +127,10 @@ pub(super) fn read(reply: &Value, lines: usize) -> Result<Reply, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        limit::{Algorithm, Limit, Quota},
+        store::Scope,
+    };
     use proptest::prelude::*;
 
     fn value() -> impl Strategy<Value = Value> {
@@ -145,17 +154,24 @@ mod tests {
         })
     }
 
+    fn any_rule() -> (Scope, Limit) {
+        let limit = Limit::new("r", Algorithm::Gcra, Quota::per_second(10), Start::FirstRequest);
+        (Scope::new("n", "r"), limit.expect("a quota"))
+    }
+
     proptest! {
         #[test]
         fn no_reply_panics(reply in value(), lines in 0usize..5) {
-            let _ = read(&reply, lines);
+            let (scope, limit) = any_rule();
+            let _ = read(&reply, &vec![Line::new(&scope, b"k", &limit, 1); lines]);
         }
 
         /// Numbers alone, and as many as there should be: an answer comes out whole or not at all.
         #[test]
         fn no_numbers_panic(numbers in prop::collection::vec(prop_oneof![any::<i64>(), -2..3i64, Just(i64::MIN)], 0..14), lines in 0usize..5) {
             let reply = Value::Array(numbers.iter().copied().map(Value::Int).collect());
-            if let Ok(Reply::Answer { answer, .. }) = read(&reply, lines) {
+            let (scope, limit) = any_rule();
+            if let Ok(Reply::Answer { answer, .. }) = read(&reply, &vec![Line::new(&scope, b"k", &limit, 1); lines]) {
                 prop_assert_eq!(answer.verdicts().len(), lines);
                 prop_assert!(numbers.iter().all(|number| *number >= -1));
             }
@@ -164,12 +180,14 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_an_error() {
+        let (scope, limit) = any_rule();
+        let lines = [Line::new(&scope, b"k", &limit, 1)];
         let ints = |numbers: &[i64]| Value::Array(numbers.iter().copied().map(Value::Int).collect());
         for reply in [ints(&[]), ints(&[-1]), ints(&[5, 1, 0]), ints(&[5, -1, 0, 0]), ints(&[5, 1, -2, 0]), Value::Okay]
         {
-            let error = read(&reply, 1).expect_err("an error");
+            let error = read(&reply, &lines).expect_err("an error");
             assert_eq!(error.kind(), StoreErrorKind::Garbled);
         }
-        assert_eq!(read(&ints(&[5]), 1), Ok(Reply::Expired { now: 5 }));
+        assert_eq!(read(&ints(&[5]), &lines), Ok(Reply::Expired { now: 5 }));
     }
 }

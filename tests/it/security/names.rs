@@ -7,7 +7,7 @@ use proptest::{
     test_runner::{Config, TestRunner},
 };
 use sluicegate::{
-    OnFailure, Quota, Rule,
+    Quota, Rule,
     key::{self, Found, IntoKey},
     store::{Line, Scope},
 };
@@ -26,7 +26,7 @@ fn name_of(key: &[u8], rule: &str) -> (Vec<u8>, Vec<u8>) {
     let limit = Rule::gcra("r", Quota::per_hour(5)).key(key::given()).check().expect("sound");
     let Found::Key(key) = key.to_vec().into_key() else { panic!("bytes are a key") };
     let scope = Scope::new("ns", rule);
-    let line = Line { scope: &scope, key: key.as_bytes(), limit: &limit, cost: 1, on_failure: OnFailure::Allow };
+    let line = Line::new(&scope, key.as_bytes(), &limit, 1);
     (line.name().concat(), key.as_bytes().to_vec())
 }
 

@@ -5,7 +5,7 @@
 mod quota;
 mod reply;
 
-use std::sync::LazyLock;
+use std::{sync::LazyLock, time::Instant};
 
 use redis::{Cmd, Value};
 
@@ -19,6 +19,7 @@ use super::{
 };
 use crate::{
     error::{StoreError, StoreErrorKind},
+    limit::micros,
     observer::StoreEvent,
     store::{Answer, Ask, Line, Purpose, Time},
 };
@@ -38,13 +39,15 @@ impl Node {
             return Err(StoreError::new(StoreErrorKind::Permanent, "a rule is none that redis-cell can keep"));
         };
         let live = self.live(used).await?;
+        let sent = now();
         let answer = match (ask.lines, &throttles[..], ask.purpose) {
             ([line], [throttle], Purpose::Spend) if line.cost <= throttle.capacity => {
                 let reply = self.send_to_cell(live, &command(line, throttle)).await?;
-                reply::of_command(&reply, throttle, line.cost)
+                reply::of_command(&reply, throttle, line.cost, sent)
             }
             _ => {
-                self.run_cell_script(live, ask, &throttles).await.and_then(|reply| reply::of_script(&reply, &throttles))
+                let reply = self.run_cell_script(live, ask, &throttles).await?;
+                reply::of_script(&reply, &throttles, sent)
             }
         };
         live.answered();
@@ -73,6 +76,12 @@ impl Node {
     async fn send_to_cell(&self, live: &mut Live, command: &Cmd) -> Result<Value, StoreError> {
         live.send(command).await.map_err(|error| failure::commanding(&error, Engine::Cell, live))
     }
+}
+
+/// Microseconds on this process's own clock, the same for all its stores.
+fn now() -> u64 {
+    static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
+    micros(BEGAN.elapsed())
 }
 
 /// The name of a line's count. Other engines write other things under theirs; escaped names have no `=`.
@@ -113,7 +122,11 @@ fn script(verb: &str, script: &str, ask: &Ask<'_>, throttles: &[Throttle]) -> Cm
     }
     command.arg(purpose).arg(super::wire::record_millis(ask.purpose));
     for (line, throttle) in ask.lines.iter().zip(throttles) {
-        let cost = line.cost.min(throttle.capacity.saturating_add(1));
+        let cost = match ask.purpose {
+            Purpose::Give(_) => throttle.still_counts(line.cost, line.receipt, now()),
+            _ => line.cost,
+        };
+        let cost = cost.min(throttle.capacity.saturating_add(1));
         command.arg(throttle.max_burst()).arg(throttle.count).arg(throttle.period).arg(cost);
     }
     command

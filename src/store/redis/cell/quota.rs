@@ -34,6 +34,22 @@ impl Throttle {
         exact.then(|| Throttle { capacity: limit.quota().capacity(), count, period })
     }
 
+    /// Microseconds in which this many units are earned back.
+    fn micros_for(&self, units: u64) -> u64 {
+        units.saturating_mul(self.period.saturating_mul(SECOND)) / self.count.max(1)
+    }
+
+    /// Finds a charge again that was sent at `sent` and left so much: when the module will have forgotten it. The module tells no
+    /// time, so it is this process's.
+    pub(super) fn receipt(&self, sent: u64, remaining: u64) -> u64 {
+        sent.saturating_add(self.micros_for(self.capacity.saturating_sub(remaining)))
+    }
+
+    /// How much of a cost still counts. The module gives back whole units, so it is rounded up to one.
+    pub(super) fn still_counts(&self, cost: u64, receipt: u64, now: u64) -> u64 {
+        cost.min(receipt.saturating_sub(now).div_ceil(self.micros_for(1).max(1)))
+    }
+
     /// The first argument.
     pub(super) fn max_burst(&self) -> u64 {
         self.capacity.saturating_sub(1)

@@ -12,7 +12,7 @@ use super::{connections::Live, engine::Engine, node::Node};
 use crate::{
     algorithm::fixed_window::Start,
     error::{StoreError, StoreErrorKind},
-    limit::{Algorithm, Limit, OnFailure, Quota},
+    limit::{Algorithm, Limit, Quota},
     store::{Ask, Id, Line, Purpose, Report, Scope, Time},
 };
 
@@ -65,7 +65,7 @@ async fn look(node: &Node, scope: &Scope, key: &str, namespace: &str, report: &m
         Ok(limit) => limit,
         Err(error) => return report.problem(error.to_string()),
     };
-    let line = Line { scope, key: key.as_bytes(), limit: &limit, cost: 1, on_failure: OnFailure::default() };
+    let line = Line::new(scope, key.as_bytes(), &limit, 1);
     let denied = tell_of_permissions(node, &mut live, namespace, &line, report).await;
     tell_of_decision(node, &line, denied, report).await;
 }

@@ -108,7 +108,7 @@ impl Cluster {
             let returned = refused && ask.purpose == Purpose::Spend && answer.fits();
             for ((place, line), verdict) in share.places.iter().zip(&share.lines).zip(answer.verdicts()) {
                 if returned {
-                    granted.push(Kept::new(share.slot, line));
+                    granted.push(Kept::new(share.slot, &Line { receipt: verdict.receipt, ..*line }));
                 }
                 if let Some(known) = verdicts.get_mut(*place) {
                     *known = Some(if returned { before(line, verdict) } else { *verdict });
@@ -137,7 +137,7 @@ fn before(line: &Line<'_>, after: &Verdict) -> Verdict {
     let remaining = after.remaining.saturating_add(line.cost).min(capacity);
     // Of one that was touched before, the time to full was shorter than this by an amount that the answer does not tell.
     let reset_after = if remaining == capacity { 0 } else { after.reset_after };
-    Verdict { wait: after.wait, remaining, reset_after }
+    Verdict { remaining, reset_after, ..*after }
 }
 
 /// The failure to tell of: whether anything may have been charged matters most, then what needs an operator.

@@ -170,8 +170,12 @@ impl Node {
             return Ok((at, answer));
         }
         let give = matches!(ask.purpose, Purpose::Give(_));
-        let amounts = windows.iter().zip(counts).map(|(window, count)| {
-            let most = if give { count } else { window.limit.saturating_sub(count) };
+        let amounts = windows.iter().zip(ask.lines).zip(counts).map(|((window, line), count)| {
+            let most = match give {
+                true if window.holds_charge(line.receipt) => count,
+                true => 0,
+                false => window.limit.saturating_sub(count),
+            };
             let amount = i64::try_from(window.cost.min(most)).unwrap_or(i64::MAX);
             if give { -amount } else { amount }
         });

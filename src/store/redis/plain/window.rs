@@ -46,6 +46,11 @@ impl Window {
         (self.start..self.end).contains(&at)
     }
 
+    /// Whether the charge with this receipt is counted in it.
+    pub(super) fn holds_charge(&self, receipt: u64) -> bool {
+        self.end == receipt
+    }
+
     /// How the line stands with this count before its cost.
     pub(super) fn judge(&self, count: u64, at: u64) -> Verdict {
         let wait = match self.cost {
@@ -60,6 +65,7 @@ impl Window {
     /// What is left with this count.
     pub(super) fn left(&self, count: u64, at: u64) -> Verdict {
         let reset_after = if count == 0 { 0 } else { self.end.saturating_sub(at) };
-        Verdict { wait: Wait::None, remaining: self.limit.saturating_sub(count), reset_after }
+        let remaining = self.limit.saturating_sub(count);
+        Verdict { wait: Wait::None, remaining, reset_after, receipt: self.end }
     }
 }
