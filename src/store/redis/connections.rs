@@ -13,13 +13,13 @@ use std::{
     time::Duration,
 };
 
-use redis::{Cmd, Pipeline, RedisResult, Value, aio::MultiplexedConnection};
+use redis::{Cmd, Pipeline, RedisResult, Value};
 use tokio::sync::watch;
 
 use super::{
     cluster::Redirect,
     gate::Gate,
-    link::Link,
+    link::{Connection, Link},
     slot::{Slot, Turn},
     supply::Supply,
 };
@@ -58,7 +58,7 @@ pub(super) struct Made {
 /// A shared connection. One is made for every request, so it is little to count and to copy.
 #[derive(Clone)]
 pub(super) struct Live {
-    pub(super) connection: MultiplexedConnection,
+    pub(super) connection: Connection,
     pub(super) made: Arc<Made>,
     pub(super) demoted: bool,
     /// Whether each command goes with an `ASKING`, and how a Cluster node turned the last one away.
@@ -136,7 +136,7 @@ impl Live {
         let reply = if self.asking {
             Box::pin(self.send_asking(command)).await?
         } else {
-            self.connection.send_packed_command(command).await?
+            self.connection.send(command).await?
         };
         // Errors inside an array make no sense as a decision either; looking for them there would copy it.
         match reply {
@@ -150,7 +150,7 @@ impl Live {
 
     /// Sends commands together; the reply of each, errors among them.
     pub(super) async fn send_all(&mut self, commands: &Pipeline) -> RedisResult<Vec<Value>> {
-        let replies = self.connection.send_packed_commands(commands, 0, commands.len()).await?;
+        let replies = self.connection.send_all(commands).await?;
         self.redirect = replies.iter().find_map(|reply| match reply {
             Value::ServerError(error) => Redirect::read(error),
             _ => None,
@@ -163,7 +163,7 @@ impl Live {
     async fn send_asking(&mut self, command: &Cmd) -> RedisResult<Value> {
         let mut pipeline = redis::pipe();
         pipeline.cmd("ASKING").add_command(command.clone());
-        let mut replies = self.connection.send_packed_commands(&pipeline, 0, 2).await?;
+        let mut replies = self.connection.send_all(&pipeline).await?;
         Ok(replies.pop().unwrap_or(Value::Nil))
     }
 

@@ -8,7 +8,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{failure, gather::Gather, greet, link::Link, sockets::Sockets, tls::Tls};
+use super::{greet, link::Link, sockets::Sockets, tls::Tls};
 use crate::error::{StoreError, StoreErrorKind};
 
 /// What connections are opened with, whatever the address.
@@ -21,24 +21,23 @@ pub(super) struct Dial {
 impl Dial {
     /// A connection to the server at an address. Whoever calls sets a limit to its time.
     pub(super) async fn open(&self, info: &ConnectionInfo) -> Result<Link, StoreError> {
-        let opened = match info.addr() {
-            ConnectionAddr::Tcp(host, port) => Link::begin(Gather::new(self.tcp(host, *port).await?)).await,
+        let mut link = match info.addr() {
+            ConnectionAddr::Tcp(host, port) => Link::begin(self.tcp(host, *port).await?),
             ConnectionAddr::TcpTls { host, port, .. } => {
                 let Some(tls) = &self.tls else { return Err(unavailable("TLS is not set up")) };
                 let stream = self.tcp(host, *port).await?;
                 // A server that does not speak TLS may wait for the rest of what it takes for a command.
                 let silent = "the TLS handshake got no answer; does the server speak TLS on this port?";
                 let wrapped = timeout(self.timeout * 3 / 4, tls.wrap(host, stream)).await;
-                Link::begin(wrapped.map_err(|_| unavailable(silent))??).await
+                Link::begin(wrapped.map_err(|_| unavailable(silent))??)
             }
             #[cfg(unix)]
             ConnectionAddr::Unix(path) => {
                 let stream = tokio::net::UnixStream::connect(path).await.map_err(|error| failed(&error))?;
-                Link::begin(stream).await
+                Link::begin(stream)
             }
             _ => return Err(unavailable("this kind of address is not known")),
         };
-        let mut link = opened.map_err(|error| failure::greeting(&error))?;
         greet::enter(&mut link.connection, info.redis_settings()).await?;
         Ok(link)
     }

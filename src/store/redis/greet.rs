@@ -3,16 +3,13 @@
 //! Said by us and not by the client, which takes any error here for a wrong password, also that of a server with as many
 //! clients as it takes.
 
-use redis::{Cmd, RedisConnectionInfo, RedisError, ServerErrorKind, Value, aio::MultiplexedConnection};
+use redis::{Cmd, RedisConnectionInfo, RedisError, ServerErrorKind, Value};
 
-use super::failure;
+use super::{failure, link::Connection};
 use crate::error::{StoreError, StoreErrorKind};
 
 /// Logs in and chooses the database.
-pub(super) async fn enter(
-    connection: &mut MultiplexedConnection,
-    settings: &RedisConnectionInfo,
-) -> Result<(), StoreError> {
+pub(super) async fn enter(connection: &mut Connection, settings: &RedisConnectionInfo) -> Result<(), StoreError> {
     if let Some(password) = settings.password() {
         let mut command = redis::cmd("AUTH");
         if let Some(user) = settings.username() {
@@ -42,7 +39,7 @@ pub(super) async fn enter(
 }
 
 /// An error unless the server is a primary. A user who may not ask passes: a replica refuses charges anyway.
-pub(super) async fn primary(connection: &mut MultiplexedConnection) -> Result<(), StoreError> {
+pub(super) async fn primary(connection: &mut Connection) -> Result<(), StoreError> {
     let reply = match say(connection, &redis::cmd("ROLE")).await {
         Ok(reply) => reply,
         Err(error) => {
@@ -72,8 +69,8 @@ pub(super) async fn primary(connection: &mut MultiplexedConnection) -> Result<()
     Err(StoreError::new(kind, text).uncharged())
 }
 
-async fn say(connection: &mut MultiplexedConnection, command: &Cmd) -> Result<Value, RedisError> {
-    match connection.send_packed_command(command).await? {
+async fn say(connection: &mut Connection, command: &Cmd) -> Result<Value, RedisError> {
+    match connection.send(command).await? {
         Value::ServerError(error) => Err(error.into()),
         reply => Ok(reply),
     }

@@ -2,19 +2,28 @@
 
 use std::sync::Arc;
 
-use redis::{AsyncConnectionConfig, RedisConnectionInfo, RedisResult, aio::MultiplexedConnection};
+use redis::{Cmd, Pipeline, RedisResult, Value, aio::MultiplexedConnection};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     sync::watch,
     task::AbortHandle,
 };
 
+use super::pipe::Pipe;
+
 /// A connection that clones share. It is closed when the last is dropped.
 #[derive(Clone)]
 pub(super) struct Link {
-    pub(super) connection: MultiplexedConnection,
+    pub(super) connection: Connection,
     /// None where somebody else made the connection; its end is not noticed then before it is used.
     driver: Option<Arc<Driver>>,
+}
+
+/// What commands go over.
+#[derive(Clone)]
+pub(super) enum Connection {
+    Own(Pipe),
+    Given(MultiplexedConnection),
 }
 
 struct Driver {
@@ -28,27 +37,47 @@ impl Drop for Driver {
     }
 }
 
+impl Connection {
+    /// The reply to a command; an error reply is a value.
+    #[inline]
+    pub(super) async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
+        match self {
+            Connection::Own(pipe) => pipe.send(command).await,
+            // Boxed, since it would make the future of every call larger.
+            Connection::Given(connection) => Box::pin(connection.send_packed_command(command)).await,
+        }
+    }
+
+    /// The replies to commands that are sent together; error replies are values.
+    pub(super) async fn send_all(&mut self, commands: &Pipeline) -> RedisResult<Vec<Value>> {
+        match self {
+            Connection::Own(pipe) => pipe.send_all(commands).await,
+            Connection::Given(connection) => {
+                Box::pin(connection.send_packed_commands(commands, 0, commands.len())).await
+            }
+        }
+    }
+}
+
 impl Link {
     /// A connection over `stream`. Nothing is sent.
-    pub(super) async fn begin<S>(stream: S) -> RedisResult<Link>
+    pub(super) fn begin<S>(stream: S) -> Link
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        // One deadline is set around every call; another inside would only cost a timer.
-        let config = AsyncConnectionConfig::new().set_response_timeout(None);
-        let silent = RedisConnectionInfo::default().set_skip_set_lib_name();
-        let (connection, driver) = MultiplexedConnection::new_with_config(&silent, stream, config).await?;
+        let (pipe, driver) = Pipe::new(stream);
         let (running, ended) = watch::channel(());
         let task = tokio::spawn(async move {
             driver.await;
             drop(running);
         });
-        Ok(Link { connection, driver: Some(Arc::new(Driver { task: task.abort_handle(), ended })) })
+        let driver = Driver { task: task.abort_handle(), ended };
+        Link { connection: Connection::Own(pipe), driver: Some(Arc::new(driver)) }
     }
 
     /// A connection that somebody else made.
     pub(super) fn given(connection: MultiplexedConnection) -> Link {
-        Link { connection, driver: None }
+        Link { connection: Connection::Given(connection), driver: None }
     }
 
     /// Whether the connection is known to be closed. What is sent over it then never leaves.

@@ -77,7 +77,7 @@ impl Sentinels {
         let mut command = redis::cmd("SENTINEL");
         command.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name);
         let say = |kind, text: String| Err(StoreError::new(kind, text).uncharged());
-        match link.connection.send_packed_command(&command).await {
+        match link.connection.send(&command).await {
             Ok(Value::Nil) => {
                 let name = self.name.escape_debug();
                 say(StoreErrorKind::Permanent, format!("it knows no primary named `{name}`"))

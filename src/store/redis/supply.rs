@@ -28,13 +28,16 @@ impl Supply {
                 Err(error) => Err(failure::pooling(&error)),
             },
             Supply::Given(pool) => match pool.get().await {
-                Ok(mut connection) => match greet::primary(&mut connection).await {
-                    Ok(()) => Ok(Held::Given(connection)),
-                    Err(error) => {
-                        Held::Given(connection).close();
-                        Err(error)
+                Ok(connection) => {
+                    let held = Held::Given(connection);
+                    match greet::primary(&mut held.link().connection).await {
+                        Ok(()) => Ok(held),
+                        Err(error) => {
+                            held.close();
+                            Err(error)
+                        }
                     }
-                },
+                }
                 Err(PoolError::Backend(error)) => Err(failure::greeting(&error)),
                 Err(error) => Err(failure::pooling(&error)),
             },
