@@ -1,7 +1,7 @@
 --[[
   Token bucket: the level at the time of the last charge. Specified by src/algorithm/token_bucket.rs.
 
-  KEYS[N]  string: kind 3, last (microseconds), level (parts), and the rate: parts a tick, parts of a unit, power of ten
+  KEYS[N]  string: kind 3, last (microseconds), level (parts; below zero they are owed), and the rate: parts a tick, parts of a unit, power of ten
            of the tick
   capacity and cost are in parts; t_N is in ticks
 ]]
@@ -25,6 +25,9 @@ do
         local tick = 10 ^ power
         if last <= now then level = level + ((now - now % tick) / tick - (last - last % tick) / tick) * per_tick end
         level, repaired_N = math.floor(level / per_unit * per_unit_N), true
+        local lowest = 31622400000000 / tick_N * per_tick_N
+        if lowest > 9007199254740991 - per_tick_N - capacity_N then lowest = 9007199254740991 - per_tick_N - capacity_N end
+        if level < -lowest then level = -lowest end
       end
       if gain < capacity_N - level then level_N = level + gain end
     end
@@ -35,7 +38,7 @@ end
 retry_N = 0
 if cost_N > capacity_N then
   retry_N = -1
-elseif cost_N > level_N then
+elseif cost_N > level_N and cost_N > 0 then
   local lack = cost_N - level_N + per_tick_N - 1
   retry_N = (t_N + (lack - lack % per_tick_N) / per_tick_N) * tick_N - now
 end
@@ -43,6 +46,13 @@ end
 level_N = level_N - cost_N
 --@ clamp
 if cost_N > remaining_N * per_unit_N then cost_N = remaining_N * per_unit_N end
+--@ owe
+do
+  local lowest = 31622400000000 / tick_N * per_tick_N
+  if lowest > 9007199254740991 - per_tick_N - capacity_N then lowest = 9007199254740991 - per_tick_N - capacity_N end
+  level_N = level_N - cost_N
+  if level_N < -lowest then level_N = -lowest end
+end
 --@ give
 if repaired_N then cost_N = 0 end
 do
@@ -54,7 +64,8 @@ end
 if cost_N > capacity_N - level_N then cost_N = capacity_N - level_N end
 level_N = level_N + cost_N
 --@ standing
-remaining_N, reset_N = (level_N - level_N % per_unit_N) / per_unit_N, 0
+remaining_N, reset_N = 0, 0
+if level_N > 0 then remaining_N = (level_N - level_N % per_unit_N) / per_unit_N end
 if level_N < capacity_N then
   local room = capacity_N - level_N + per_tick_N - 1
   reset_N = (t_N + (room - room % per_tick_N) / per_tick_N) * tick_N - now

@@ -178,6 +178,18 @@ impl Params {
         cost
     }
 
+    /// Spends `cost` though it may not be there: a token bucket owes what it lacks, of others as much is spent as is left. Answers
+    /// how much that was.
+    pub(crate) fn owe(&self, state: &mut State, at: Moment, cost: u64) -> u64 {
+        match (self, state) {
+            (Params::TokenBucket(parts), State::TokenBucket(own)) => {
+                parts.owe(own, cost);
+                cost
+            }
+            (_, state) => self.take(state, at, cost),
+        }
+    }
+
     /// Gives back of `cost` as much as still counts of the charge with this receipt; answers whether that was anything.
     pub(crate) fn give(&self, state: &mut State, at: Moment, cost: u64, receipt: u64) -> bool {
         step!(self, state, |params, own| Steps::give(params, own, at, cost, receipt), else false)

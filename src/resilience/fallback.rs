@@ -65,7 +65,7 @@ impl Shared {
             }
             None => open(),
         };
-        if matches!(ask.purpose, Purpose::Take(_) | Purpose::Give(_)) {
+        if ask.purpose.id().is_some() {
             return Err(error);
         }
         Err(self.fall_back(ask, error, verdicts, charged, |place| asked.get(place) == Some(&true)))
@@ -150,7 +150,7 @@ impl Shared {
     /// once.
     #[cold]
     pub(super) fn decide_now(self: &Arc<Shared>, ask: &Ask<'_>, answer: &mut Answer) -> Option<Result<(), StoreError>> {
-        if matches!(ask.purpose, Purpose::Take(_) | Purpose::Give(_)) {
+        if ask.purpose.id().is_some() {
             return None;
         }
         let gates = self.gates(ask);

@@ -28,7 +28,7 @@ use crate::{
     error::{BuildError, StoreError, StoreErrorKind},
     limit::Limit,
     observer::{Observer, Observers, StoreEvent},
-    store::{Answer, Ask, Checking, Line, MemoryStore, Purpose, Store, StoreFuture},
+    store::{Answer, Ask, Checking, Line, MemoryStore, Store, StoreFuture},
 };
 
 const DEADLINE: Duration = Duration::from_millis(10);
@@ -181,7 +181,7 @@ impl Shared {
     }
 
     async fn decide_in_trouble(self: &Arc<Shared>, ask: &Ask<'_>) -> Result<Answer, StoreError> {
-        if matches!(ask.purpose, Purpose::Take(_) | Purpose::Give(_)) {
+        if ask.purpose.id().is_some() {
             return self.ask_past_breakers(ask).await;
         }
         let gates = self.gates(ask);

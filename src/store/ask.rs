@@ -31,10 +31,24 @@ pub enum Purpose {
     /// Charge what was admitted elsewhere: of each line's cost as much as is left, in whole units. Once for each id; every
     /// line then fits, and stands as it does afterwards.
     Take(Id),
+    /// Charge what turned out to be due: what a token bucket lacks it owes, of others as much is charged as is left. Once for each
+    /// id; every line then fits, and stands as it does afterwards.
+    Owe(Id),
     /// Give back what was charged: of each line's cost as much as still counts of the charge that its
     /// [receipt](Line::receipt) is for, and nothing if in doubt. Afterwards no more is left than if it had never been charged.
     /// Once for each id; every line then fits, and stands as it does afterwards.
     Give(Id),
+}
+
+impl Purpose {
+    /// The id of a change that is made once.
+    #[inline]
+    pub fn id(self) -> Option<Id> {
+        match self {
+            Purpose::Take(id) | Purpose::Owe(id) | Purpose::Give(id) => Some(id),
+            Purpose::Spend | Purpose::Peek => None,
+        }
+    }
 }
 
 /// Whose time counts.

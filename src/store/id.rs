@@ -4,7 +4,7 @@ use crate::random;
 
 /// How long a store remembers the [`Id`] of what it took: asked again within this time, it does not take it again.
 pub const RECORD_TTL: Duration = Duration::from_secs(600);
-/// The same for what it gave back. On a Cluster anybody can cause that, by being refused, so it must not pile up.
+/// The same for what it gave back, and for what was owed. On a Cluster anybody can cause that, by being refused, so it must not pile up.
 pub const GIVE_RECORD_TTL: Duration = Duration::from_secs(30);
 
 /// Names one change of counts, so that a store makes it once however often it is asked to, for [`RECORD_TTL`]

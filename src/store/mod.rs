@@ -12,6 +12,7 @@ mod partial;
 #[cfg(feature = "redis")]
 mod redis;
 mod report;
+mod settlement;
 
 use std::{
     fmt,
@@ -29,6 +30,7 @@ pub use partial::Partial;
 #[cfg(feature = "redis")]
 pub use redis::{RedisStore, RedisStoreBuilder, Urls};
 pub use report::Report;
+pub use settlement::{Change, Settlement};
 
 use crate::{
     error::{BuildError, StoreError},
@@ -41,6 +43,9 @@ pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>>
 
 /// What [`Store::check`] returns.
 pub type Checking<'a> = Pin<Box<dyn Future<Output = Report> + Send + 'a>>;
+
+/// What [`Store::settle`] returns: what came of each settlement.
+pub type Settling<'a> = Pin<Box<dyn Future<Output = Vec<Result<(), StoreError>>> + Send + 'a>>;
 
 /// Keeps counts and decides.
 ///
@@ -56,6 +61,19 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Judges every line, and does what the [purpose](Purpose) is: charges all if all fit, for one.
     fn acquire<'a>(&'a self, ask: &'a Ask<'a>) -> StoreFuture<'a, Answer>;
+
+    /// Makes every change that was not made before, and answers what came of each. Nobody waits for it, so a store does as many as
+    /// it can in one call. One by one unless written.
+    fn settle<'a>(&'a self, settlements: &'a [Settlement<'a>], time: Time) -> Settling<'a> {
+        Box::pin(async move {
+            let mut outcomes = Vec::with_capacity(settlements.len());
+            for settlement in settlements {
+                let ask = Ask { lines: &[settlement.line], purpose: settlement.purpose(), time };
+                outcomes.push(self.acquire(&ask).await.map(drop));
+            }
+            outcomes
+        })
+    }
 
     /// Forgets what was counted for these lines.
     fn reset<'a>(&'a self, lines: &'a [Line<'a>]) -> StoreFuture<'a, ()>;

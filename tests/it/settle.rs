@@ -30,6 +30,7 @@ enum Step {
     Spend(u64),
     Peek(u64),
     Take(u64),
+    Owe(u64),
     /// What was charged, so many charges before the last.
     Give(u64, usize),
     /// The last change is asked for again, as one or the other.
@@ -45,7 +46,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0u64..2_000).prop_map(Step::Back),
         12 => cost().prop_map(Step::Spend),
         2 => cost().prop_map(Step::Peek),
-        8 => cost().prop_map(Step::Take),
+        6 => cost().prop_map(Step::Take),
+        4 => cost().prop_map(Step::Owe),
         10 => (cost(), 0usize..4).prop_map(|(cost, before)| Step::Give(cost, before)),
         3 => (any::<bool>(), cost()).prop_map(|(give, cost)| Step::Again(give, cost)),
         1 => (0usize..8).prop_map(Step::Change),
@@ -146,6 +148,7 @@ async fn compare(server: &dyn Store, names: &[&'static str], (quotas, steps): &(
             Step::Spend(cost) => (Purpose::Spend, cost),
             Step::Peek(cost) => (Purpose::Peek, cost),
             Step::Take(cost) => (Purpose::Take(Id::random()), cost),
+            Step::Owe(cost) => (Purpose::Owe(Id::random()), cost),
             Step::Give(cost, _) => (Purpose::Give(Id::random()), cost),
             Step::Again(true, cost) => (Purpose::Give(last), cost),
             Step::Again(false, cost) => (Purpose::Take(last), cost),
@@ -155,7 +158,7 @@ async fn compare(server: &dyn Store, names: &[&'static str], (quotas, steps): &(
         let expected = subject.ask_for(&memory, purpose, cost, now, charged).await;
         let got = subject.ask_for(server, purpose, cost, now, charged).await;
         assert_eq!(expected, got, "step {place} {step:?} of {names:?}\n{:?}\n{:?}", subject.limits, &steps[..=place]);
-        if let Purpose::Take(id) | Purpose::Give(id) = purpose {
+        if let Some(id) = purpose.id() {
             assert!(got.fits());
             last = id;
         }
@@ -358,5 +361,33 @@ async fn a_full_memory_store_takes_and_gives_by_the_count_that_newcomers_share()
         let answer = subject.ask_for(&store, purpose, 4, BEGIN, charged.verdicts()).await;
         let remaining: Vec<u64> = answer.verdicts().iter().map(|verdict| verdict.remaining).collect();
         assert_eq!(remaining, [left, left], "{purpose:?}");
+    }
+}
+
+/// What a token bucket lacks it owes, and later requests wait it off; others are charged what is left.
+#[tokio::test]
+async fn a_debt_is_waited_off() {
+    for (store_name, store) in stores() {
+        for name in NAMES {
+            let mut subject = Subject::new(&[name]);
+            assert!(subject.set(&[name], &[(Quota::per(10, Duration::from_secs(10)), 10)]));
+            let place = format!("{store_name} {name}");
+            let owed = Purpose::Owe(Id::random());
+            for _ in 0..2 {
+                assert_eq!(subject.ask(&*store, owed, 25, BEGIN).await.verdicts()[0].remaining, 0, "{place}");
+            }
+            let refused = subject.ask(&*store, Purpose::Spend, 1, BEGIN).await.verdicts()[0];
+            if name == "bucket" {
+                assert_eq!(refused.wait, Wait::Micros(16_000_000), "{place}");
+                assert_eq!(refused.reset_after, 25_000_000, "{place}");
+                let earlier = BEGIN + Duration::from_micros(15_999_999);
+                assert!(!subject.ask(&*store, Purpose::Spend, 1, earlier).await.fits(), "{place}");
+            }
+            assert_ne!(refused.wait, Wait::None, "{place}");
+            // What costs nothing waits for nothing.
+            assert!(subject.ask(&*store, Purpose::Spend, 0, BEGIN).await.fits(), "{place}");
+            let later = BEGIN + Duration::from_secs(20);
+            assert!(subject.ask(&*store, Purpose::Spend, 1, later).await.fits(), "{place}");
+        }
     }
 }

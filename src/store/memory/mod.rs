@@ -182,7 +182,7 @@ impl Inner {
     #[inline]
     fn decide(&self, ask: &Ask<'_>, answer: &mut Answer) -> Result<(), StoreError> {
         let at = self.moment(ask.time);
-        if let Purpose::Take(_) | Purpose::Give(_) = ask.purpose {
+        if ask.purpose.id().is_some() {
             return self.decide_many(ask, at, answer);
         }
         if let [line] = ask.lines {
@@ -217,6 +217,7 @@ impl Inner {
             let decided = match ask.purpose {
                 Purpose::Spend | Purpose::Peek => self.decide_all(ask, at, overflowing),
                 Purpose::Take(id) => self.settle_all(ask.lines, at, overflowing, Change::Take, id),
+                Purpose::Owe(id) => self.settle_all(ask.lines, at, overflowing, Change::Owe, id),
                 Purpose::Give(id) => self.settle_all(ask.lines, at, overflowing, Change::Give, id),
             };
             match decided {

@@ -18,7 +18,7 @@ pub(super) enum Packed {
     },
     TokenBucket {
         last: u64,
-        level: u64,
+        level: i64,
         rate: PackedRate,
     },
     LeakyBucket {

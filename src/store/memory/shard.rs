@@ -46,6 +46,7 @@ pub(super) enum Change {
     /// It was made before.
     Nothing,
     Take,
+    Owe,
     Give,
 }
 
@@ -182,6 +183,7 @@ impl Entry {
         let changed = match change {
             Change::Nothing => false,
             Change::Take => params.take(&mut state, at, line.cost) > 0 || repaired,
+            Change::Owe => params.owe(&mut state, at, line.cost) > 0 || repaired,
             // After a repair there is no telling what its charge has become.
             Change::Give => repaired || params.give(&mut state, at, line.cost, line.receipt),
         };
@@ -285,13 +287,17 @@ impl Shard {
         }
         let left = params.left(&state, at);
         if charge && line.cost > 0 {
-            let idle_at = at.now + params.idle_after(&state, at, left);
-            let key = Text::new(key);
-            let entry = Entry { key, label: Label::new(line.scope.number(), idle_at), state: state.into() };
-            self.table.insert(entry, hash_by(&self.hasher));
-            self.room.keys.fetch_add(1, Ordering::Relaxed);
+            self.insert(line, key, at, left, state);
         }
         judged.verdict(line, at, left)
+    }
+
+    fn insert(&mut self, line: &Line<'_>, key: &[u8], at: Moment, left: Left, state: State) {
+        let idle_at = at.now + line.limit.params().idle_after(&state, at, left);
+        let label = Label::new(line.scope.number(), idle_at);
+        let entry = Entry { key: Text::new(key), label, state: state.into() };
+        self.table.insert(entry, hash_by(&self.hasher));
+        self.room.keys.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether the key is known, or can be.
@@ -308,12 +314,17 @@ impl Shard {
             return entry.settle(line, at, change);
         }
         let params = line.limit.params();
-        let left = params.left(&fresh(params, at), at);
-        if change != Change::Take {
-            return verdict(Wait::None, line, at, left);
+        let mut state = fresh(params, at);
+        let changed = match change {
+            Change::Nothing | Change::Give => false,
+            Change::Take => params.take(&mut state, at, line.cost) > 0,
+            Change::Owe => params.owe(&mut state, at, line.cost) > 0,
+        };
+        let left = params.left(&state, at);
+        if changed {
+            self.insert(line, key, at, left, state);
         }
-        let line = Line { cost: line.cost.min(left.remaining), ..*line };
-        self.finish_new(&line, key, at, Judged { wait: Wait::None, before: None }, true)
+        verdict(Wait::None, line, at, left)
     }
 
     pub(super) fn forget(&mut self, hash: u64, scope: u32, key: &[u8]) {

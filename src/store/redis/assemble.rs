@@ -38,6 +38,7 @@ const LINES_BEFORE: usize = 2;
 pub(super) enum Operation {
     Acquire,
     Take,
+    Owe,
     Give,
 }
 
@@ -47,6 +48,7 @@ impl Operation {
         match purpose {
             Purpose::Spend | Purpose::Peek => Operation::Acquire,
             Purpose::Take(_) => Operation::Take,
+            Purpose::Owe(_) => Operation::Owe,
             Purpose::Give(_) => Operation::Give,
         }
     }
@@ -64,12 +66,27 @@ impl File {
         self.text.lines().find_map(|line| line.strip_prefix("--@ ")?.strip_prefix(section)).unwrap_or_default().trim()
     }
 
+    fn has(self, section: &str) -> bool {
+        self.section(section).next().is_some()
+    }
+
     /// The lines between `--@ section` and the next mark, with their numbers.
     fn section(self, section: &str) -> impl Iterator<Item = (usize, &'static str)> {
         let lines = (1..).zip(self.text.lines());
         let mut lines = lines.skip_while(move |(_, line)| line.strip_prefix("--@ ") != Some(section));
         lines.next();
         lines.take_while(|(_, line)| !line.starts_with("--@ "))
+    }
+}
+
+/// The sections that make a change without judging.
+fn steps(operation: Operation, file: File) -> &'static [&'static str] {
+    match operation {
+        Operation::Acquire => &[],
+        Operation::Give => &["give"],
+        Operation::Owe if file.has("owe") => &["owe"],
+        // What is left must be known first.
+        Operation::Take | Operation::Owe => &["standing", "clamp", "charge"],
     }
 }
 
@@ -106,8 +123,7 @@ impl Assembled {
         out.each(&["judge"]);
         match operation {
             Operation::Acquire => out.acquire(),
-            Operation::Take => out.settle(&["clamp", "charge"]),
-            Operation::Give => out.settle(&["give"]),
+            Operation::Take | Operation::Owe | Operation::Give => out.settle(operation),
         }
         out
     }
@@ -127,21 +143,20 @@ impl Assembled {
         self.answer(|rule, wide| name("retry", rule, wide));
     }
 
-    /// Makes the change in these steps.
-    fn settle(&mut self, steps: &[&str]) {
+    /// Makes the change.
+    fn settle(&mut self, operation: Operation) {
         let record = self.rules.len() + 1;
         self.section(SETTLE, "judged", record);
-        if steps.contains(&"clamp") {
-            self.each(&["standing"]);
-        }
         self.line("if granted then");
-        self.each(steps);
+        for (rule, file) in self.rules.clone() {
+            steps(operation, file).iter().for_each(|step| self.section(file, step, rule));
+        }
         self.section(SETTLE, "record", record);
         self.line("end");
         for (rule, file) in self.rules.clone() {
             self.section(file, "standing", rule);
             self.section(SETTLE, "write_if", rule);
-            if steps.contains(&"give") && file.section("write_back").next().is_some() {
+            if operation == Operation::Give && file.has("write_back") {
                 self.line(&format!("if {} then", name("back", rule, self.wide)));
                 self.section(file, "write_back", rule);
                 self.line("else");
@@ -279,7 +294,7 @@ mod tests {
     #[test]
     fn no_name_of_a_rule_is_left_open() {
         for kinds in [&[0, 1, 2, 3, 4, 5][..], &[1; 40]] {
-            for operation in [Operation::Acquire, Operation::Take, Operation::Give] {
+            for operation in [Operation::Acquire, Operation::Take, Operation::Owe, Operation::Give] {
                 let text = Assembled::new(operation, kinds).text;
                 assert!(!text.contains("_N") && !text.contains("[N]"), "{text}");
             }

@@ -283,7 +283,7 @@ pub(super) fn script_command(verb: &str, script: &str, ask: &Ask<'_>, args: &Arg
     let lines = ask.lines;
     let mut command = Cmd::with_capacity(4 + lines.len(), script.len() + args.as_bytes().len() + 64 * lines.len() + 16);
     command.arg(verb).arg(script);
-    let (Purpose::Take(id) | Purpose::Give(id)) = ask.purpose else {
+    let Some(id) = ask.purpose.id() else {
         command.arg(lines.len());
         names(&mut command, lines);
         command.arg(args.as_bytes());

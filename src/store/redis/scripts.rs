@@ -20,6 +20,7 @@ type Known = RwLock<HashMap<Kinds, Arc<Script>, foldhash::fast::RandomState>>;
 pub(super) struct Scripts {
     acquire: Known,
     take: Known,
+    owe: Known,
     give: Known,
 }
 
@@ -70,6 +71,7 @@ impl Scripts {
         let known = match operation {
             Operation::Acquire => &self.acquire,
             Operation::Take => &self.take,
+            Operation::Owe => &self.owe,
             Operation::Give => &self.give,
         };
         let kinds: Kinds = lines.iter().map(|line| kind_of(line.limit.params())).collect();

@@ -73,7 +73,7 @@ impl Args {
 
 /// How long a change for this purpose is remembered.
 pub(super) fn record_millis(purpose: Purpose) -> u64 {
-    let ttl = if matches!(purpose, Purpose::Give(_)) { GIVE_RECORD_TTL } else { RECORD_TTL };
+    let ttl = if matches!(purpose, Purpose::Take(_)) { RECORD_TTL } else { GIVE_RECORD_TTL };
     ttl.as_millis() as u64
 }
 

@@ -109,7 +109,8 @@ fn script(verb: &str, script: &str, ask: &Ask<'_>, throttles: &[Throttle]) -> Cm
     let (purpose, id) = match ask.purpose {
         Purpose::Peek => (0, None),
         Purpose::Spend => (1, None),
-        Purpose::Take(id) => (2, Some(id)),
+        // The module has no debts.
+        Purpose::Take(id) | Purpose::Owe(id) => (2, Some(id)),
         Purpose::Give(id) => (3, Some(id)),
     };
     let mut command = redis::cmd(verb);

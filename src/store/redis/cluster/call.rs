@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     error::{StoreError, StoreErrorKind},
-    store::{Answer, Ask, Line, Purpose},
+    store::{Answer, Ask, Line},
 };
 
 /// More redirects in one call are a Cluster that does not know itself.
@@ -41,7 +41,7 @@ impl<'a> Work<'a> {
     /// Whether it has an id. Its record stands for the lines that were sent together, so they must not be parted; and it is not
     /// urgent, so whoever sends it tries again later.
     fn is_made_once(&self) -> bool {
-        matches!(self, Work::Decide(ask) if matches!(ask.purpose, Purpose::Take(_) | Purpose::Give(_)))
+        matches!(self, Work::Decide(ask) if ask.purpose.id().is_some())
     }
 
     /// The same for some of the lines.

@@ -126,7 +126,7 @@ impl Cluster {
         if verdicts.iter().all(Option::is_none) {
             return Err(error);
         }
-        let charged = matches!(ask.purpose, Purpose::Spend | Purpose::Take(_)) && !refused;
+        let charged = matches!(ask.purpose, Purpose::Spend | Purpose::Take(_) | Purpose::Owe(_)) && !refused;
         Err(error.with(Partial::new(verdicts).charged(charged)))
     }
 }
