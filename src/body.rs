@@ -1,13 +1,13 @@
 use std::{
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use crate::refusal::RefusalBody;
+use crate::{limiter::Charge, refusal::RefusalBody};
 
 pin_project! {
     /// The service's own body, or the explanation of a refusal.
@@ -27,13 +27,41 @@ pin_project! {
     #[derive(Debug)]
     enum Kind<B> {
         Inner { #[pin] body: B },
+        Counted { #[pin] body: B, streamed: Option<Streamed> },
         Refusal { body: RefusalBody },
     }
+}
+
+/// What a body has let through. Settles the charge when no more will come: the body has ended, or nobody wants it any more.
+#[derive(Debug)]
+struct Streamed {
+    charge: Charge,
+    bytes: u64,
+}
+
+impl Drop for Streamed {
+    fn drop(&mut self) {
+        self.charge.streamed(self.bytes);
+    }
+}
+
+fn poll_bytes<B: Body>(body: Pin<&mut B>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+    body.poll_frame(cx).map_ok(|frame| {
+        frame.map_data(|mut data| {
+            let length = data.remaining();
+            data.copy_to_bytes(length)
+        })
+    })
 }
 
 impl<B> ResponseBody<B> {
     pub(crate) fn inner(body: B) -> ResponseBody<B> {
         ResponseBody { kind: Kind::Inner { body } }
+    }
+
+    /// The service's own body, whose length tells what the request cost.
+    pub(crate) fn counted(body: B, charge: Charge) -> ResponseBody<B> {
+        ResponseBody { kind: Kind::Counted { body, streamed: Some(Streamed { charge, bytes: 0 }) } }
     }
 
     pub(crate) fn refusal(body: RefusalBody) -> ResponseBody<B> {
@@ -54,26 +82,33 @@ impl<B: Body> Body for ResponseBody<B> {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         match self.project().kind.project() {
-            KindProj::Inner { body } => body.poll_frame(cx).map_ok(|frame| {
-                frame.map_data(|mut data| {
-                    let length = data.remaining();
-                    data.copy_to_bytes(length)
-                })
-            }),
+            KindProj::Inner { body } => poll_bytes(body, cx),
+            KindProj::Counted { body, streamed } => {
+                let frame = ready!(poll_bytes(body, cx));
+                match (&frame, streamed.as_mut()) {
+                    (Some(Ok(frame)), Some(streamed)) => {
+                        streamed.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+                    }
+                    // The last word on it.
+                    (None, _) => *streamed = None,
+                    _ => {}
+                }
+                Poll::Ready(frame)
+            }
             KindProj::Refusal { body } => body.poll(cx).map(|frame| frame.map(Ok)),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
-            Kind::Inner { body } => body.is_end_stream(),
+            Kind::Inner { body } | Kind::Counted { body, .. } => body.is_end_stream(),
             Kind::Refusal { body } => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            Kind::Inner { body } => body.size_hint(),
+            Kind::Inner { body } | Kind::Counted { body, .. } => body.size_hint(),
             Kind::Refusal { body } => body.size_hint(),
         }
     }

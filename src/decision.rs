@@ -49,6 +49,7 @@ pub(crate) struct Applied {
     rule: u64,
     /// In microseconds; zero: none, [`NEVER`].
     wait: u64,
+    receipt: u64,
 }
 
 const NEVER: u64 = u64::MAX;
@@ -61,8 +62,8 @@ impl Applied {
             Wait::Micros(micros) => micros.clamp(1, NEVER - 1),
             Wait::Never => NEVER,
         };
-        let Verdict { remaining, reset_after, .. } = *verdict;
-        Applied { remaining, cost, reset_after, rule: rule.into(), wait }
+        let Verdict { remaining, reset_after, receipt, .. } = *verdict;
+        Applied { remaining, cost, reset_after, rule: rule.into(), wait, receipt }
     }
 
     #[inline]
@@ -82,7 +83,11 @@ impl Applied {
             NEVER => Wait::Never,
             micros => Wait::Micros(micros),
         };
-        Verdict { wait, remaining: self.remaining, reset_after: self.reset_after, receipt: 0 }
+        Verdict { wait, remaining: self.remaining, reset_after: self.reset_after, receipt: self.receipt }
+    }
+
+    pub(crate) fn receipt(&self) -> u64 {
+        self.receipt
     }
 }
 

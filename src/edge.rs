@@ -1,8 +1,10 @@
 use std::time::Duration;
 
 use crate::{
+    decision::Decision,
+    future::Ruling,
     headers::{Headers, retry_after},
-    limiter::Limiter,
+    limiter::{Limiter, Picks},
     refusal,
 };
 
@@ -25,6 +27,12 @@ impl Edge {
             headers: Headers::default(),
             jitter: true,
         }
+    }
+
+    #[inline]
+    pub(crate) fn ruling(&self, decision: Decision, picks: Picks) -> Ruling {
+        let charge = self.limiter.charge_of(&decision, picks);
+        Ruling::Decided(decision, charge)
     }
 
     /// The seconds that a refusal tells to wait. Drawn anew at each call: ask once for a refusal.

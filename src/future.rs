@@ -16,13 +16,15 @@ use crate::{
     decision::Decision,
     edge::Edge,
     headers::Noted,
+    limiter::Charge,
     refusal::{Refusal, RefusalBody},
 };
 
 /// What was ruled over a request.
 #[derive(Debug)]
 pub(crate) enum Ruling {
-    Decided(Decision),
+    /// And what it was charged, where that may change.
+    Decided(Decision, Option<Charge>),
     /// A key closure refused it.
     KeyRefused(StatusCode),
 }
@@ -45,7 +47,7 @@ pin_project! {
         /// request that waits for neither is small: it is moved several times.
         Deciding { waiting: Option<Box<Waiting<S, B>>> },
         /// The service is at work. Nothing noted: its response is left as it is.
-        Running { #[pin] inner: F, noted: Option<(Decision, Noted, Arc<Edge>)> },
+        Running { #[pin] inner: F, noted: Option<(Decision, Noted, Arc<Edge>)>, charge: Option<Charge> },
         Refused { response: Option<Box<Response<RefusalBody>>> },
     }
 }
@@ -59,7 +61,7 @@ struct Waiting<S, B> {
 
 impl<S, F, B> ResponseFuture<S, F, B> {
     pub(crate) fn unlimited(inner: F) -> Self {
-        ResponseFuture { state: State::Running { inner, noted: None } }
+        ResponseFuture { state: State::Running { inner, noted: None, charge: None } }
     }
 
     pub(crate) fn deciding(deciding: Deciding, service: S, body: B, edge: Arc<Edge>) -> Self {
@@ -87,12 +89,15 @@ where
     S: Service<Request<B>>,
 {
     let refused = |refusal: Refusal<'_>| State::Refused { response: Some(Box::new(refusal.response(edge))) };
-    let mut decision = match ruling {
+    let (mut decision, charge) = match ruling {
         Ruling::KeyRefused(status) => return refused(Refusal::by_key(status, &head)),
-        Ruling::Decided(decision) => decision,
+        Ruling::Decided(decision, charge) => (decision, charge),
     };
     if let Some(refusal) = Refusal::of(&decision, &head, edge) {
         return refused(refusal);
+    }
+    if let Some(charge) = &charge {
+        head.extensions.insert(charge.clone());
     }
     let outer = head.extensions.insert(decision.clone());
     let nested = outer.is_some();
@@ -102,7 +107,7 @@ where
     }
     let noted = edge.headers.note(&decision, &head, nested);
     let noted = noted.map(|noted| (decision, noted, Arc::clone(edge)));
-    State::Running { inner: service.call(Request::from_parts(head, body)), noted }
+    State::Running { inner: service.call(Request::from_parts(head, body)), noted, charge }
 }
 
 impl<S, B, R> Future for ResponseFuture<S, S::Future, B>
@@ -124,12 +129,20 @@ where
                     let Waiting { mut service, body, edge, .. } = *asked;
                     follow(ruling, head, body, &mut service, &edge)
                 }
-                StateProj::Running { inner, noted } => {
+                StateProj::Running { inner, noted, charge } => {
                     let mut response = ready!(inner.poll(cx))?;
                     if let Some((decision, noted, edge)) = noted {
                         edge.headers.write_noted(decision, noted, None, &mut response);
                     }
-                    return Poll::Ready(Ok(response.map(ResponseBody::inner)));
+                    let Some(charge) = charge.take() else {
+                        return Poll::Ready(Ok(response.map(ResponseBody::inner)));
+                    };
+                    let (head, body) = response.into_parts();
+                    let body = match charge.respond(&head) {
+                        true => ResponseBody::counted(body, charge),
+                        false => ResponseBody::inner(body),
+                    };
+                    return Poll::Ready(Ok(Response::from_parts(head, body)));
                 }
                 StateProj::Refused { response } => match response.take() {
                     Some(response) => return Poll::Ready(Ok((*response).map(ResponseBody::refusal))),

@@ -89,6 +89,12 @@ pub enum StoreEvent {
     /// What had been charged for a request that was refused or given up in the end was perhaps not given back; then it counts until the
     /// limit forgets it.
     NotGivenBack(StoreError),
+    /// What turned out to be due, or to be given back, was perhaps not settled: the store did not answer for long, or too much waited
+    /// for it.
+    NotSettled {
+        /// How much, all together.
+        units: u64,
+    },
 }
 
 /// Those who watch a store, and the log.
@@ -101,7 +107,7 @@ pub(crate) struct Observers {
     since: OnceLock<Instant>,
 }
 
-const KINDS: usize = 12;
+const KINDS: usize = 13;
 
 impl Observers {
     pub(crate) fn add(&self, observer: &Arc<dyn Observer>) {
@@ -133,6 +139,7 @@ impl Observers {
             StoreEvent::NotCommitted { .. } => 9,
             StoreEvent::NoFunctions => 10,
             StoreEvent::NotGivenBack(_) => 11,
+            StoreEvent::NotSettled { .. } => 12,
         };
         let now = 1_000_000 + crate::limit::micros(self.since.get_or_init(Instant::now).elapsed());
         let Some(logged) = self.logged.get(kind) else { return };
@@ -165,6 +172,9 @@ impl Observers {
             }
             StoreEvent::NotGivenBack(error) => {
                 tracing::warn!(%error, "a charge for a refused request was not given back")
+            }
+            StoreEvent::NotSettled { units } => {
+                tracing::warn!(units, "costs that became known late never reached the rate limit store")
             }
             StoreEvent::Overflowed => {
                 tracing::warn!(

@@ -104,10 +104,11 @@ where
                         Picked::Refuse(status) => Ruling::KeyRefused(status),
                         Picked::Rules(picks) => {
                             edge.headers.keep_partitions(&picks, &mut head);
-                            Ruling::Decided(match edge.limiter.decide_now(picks.iter(), Purpose::Spend) {
+                            let decision = match edge.limiter.decide_now(picks.iter(), Purpose::Spend) {
                                 Some(decision) => decision,
                                 None => edge.limiter.decide(picks.iter(), Purpose::Spend).await,
-                            })
+                            };
+                            edge.ruling(decision, picks)
                         }
                     };
                     (head, ruling)
@@ -117,12 +118,14 @@ where
         };
         self.edge.headers.keep_partitions(&picks, &mut head);
         if let Some(decision) = self.edge.limiter.decide_now(picks.iter(), Purpose::Spend) {
-            return self.follow(Ruling::Decided(decision), head, body);
+            let ruling = self.edge.ruling(decision, picks);
+            return self.follow(ruling, head, body);
         }
         let edge = Arc::clone(&self.edge);
         let deciding = Box::pin(async move {
             let decision = edge.limiter.decide(picks.iter(), Purpose::Spend).await;
-            (head, Ruling::Decided(decision))
+            let ruling = edge.ruling(decision, picks);
+            (head, ruling)
         });
         ResponseFuture::deciding(deciding, self.take_ready(), body, Arc::clone(&self.edge))
     }

@@ -4,6 +4,7 @@ mod compiled;
 mod on_failure;
 mod quota;
 mod rule;
+mod settle;
 
 pub(crate) use compiled::micros;
 pub use compiled::{Algorithm, Limit};
@@ -11,3 +12,4 @@ pub use on_failure::OnFailure;
 pub use quota::Quota;
 pub use rule::Rule;
 pub(crate) use rule::{Cost, When};
+pub(crate) use settle::Settle;

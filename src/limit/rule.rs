@@ -1,8 +1,8 @@
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
-use http::request::Parts;
+use http::{request::Parts, response};
 
-use super::{Algorithm, Limit, OnFailure, Quota, compiled::micros};
+use super::{Algorithm, Limit, OnFailure, Quota, compiled::micros, settle::Settle};
 use crate::{
     algorithm::fixed_window::Start,
     error::BuildError,
@@ -35,6 +35,7 @@ pub struct Rule {
     pub(crate) cost: Cost,
     pub(crate) when: When,
     pub(crate) on_failure: Option<OnFailure>,
+    pub(crate) settle: Settle,
 }
 
 type Condition = dyn Fn(&Parts) -> bool + Send + Sync;
@@ -91,6 +92,7 @@ impl Rule {
             cost: Cost::Fixed(1),
             when: When::default(),
             on_failure: None,
+            settle: Settle::default(),
         }
     }
 
@@ -197,6 +199,59 @@ impl Rule {
         self
     }
 
+    /// What the request really cost, by the head of its response. It is charged what [`cost_by`](Rule::cost_by) says first; the
+    /// difference is given back or owed when the response is there, see [`Charge`](crate::Charge). Whoever settles first, this or
+    /// the handler, settles it.
+    ///
+    /// ```
+    /// use sluicegate::{key, Quota, Rule};
+    ///
+    /// Rule::token_bucket("tokens", Quota::per_minute(10_000)).key(key::ip()).cost(500).settle_by(|response| {
+    ///     response.headers.get("x-tokens").and_then(|tokens| tokens.to_str().ok()?.parse().ok()).unwrap_or(500)
+    /// });
+    /// ```
+    pub fn settle_by<F>(mut self, closure: F) -> Rule
+    where
+        F: Fn(&response::Parts) -> u64 + Send + Sync + 'static,
+    {
+        self.settle.by_response = Some(Arc::new(closure));
+        self
+    }
+
+    /// What the request really cost, by the bytes of its response's body: when it has ended, or nobody wants more of it.
+    ///
+    /// ```
+    /// use sluicegate::{key, Quota, Rule};
+    ///
+    /// Rule::token_bucket("kilobytes", Quota::per_second(1_000)).key(key::ip()).settle_by_bytes(|bytes| bytes.div_ceil(1_024));
+    /// ```
+    pub fn settle_by_bytes<F>(mut self, closure: F) -> Rule
+    where
+        F: Fn(u64) -> u64 + Send + Sync + 'static,
+    {
+        self.settle.by_bytes = Some(Arc::new(closure));
+        self
+    }
+
+    /// Counts only requests whose response the closure is true for. Each is charged first and given back after, so that many at once
+    /// do not slip through; one whose response never came, because the client left, stays counted.
+    ///
+    /// ```
+    /// use sluicegate::{key, Quota, Rule};
+    ///
+    /// // Five wrong passwords a quarter of an hour; right ones are free.
+    /// Rule::sliding_log("logins", Quota::per(5, std::time::Duration::from_secs(900)))
+    ///     .key(key::ip())
+    ///     .count_if(|response| response.status == 401);
+    /// ```
+    pub fn count_if<F>(mut self, closure: F) -> Rule
+    where
+        F: Fn(&response::Parts) -> bool + Send + Sync + 'static,
+    {
+        self.settle.count_if = Some(Arc::new(closure));
+        self
+    }
+
     /// What happens under this rule when the store gives no answer in time: the limiter's
     /// [`on_failure`](crate::LimiterBuilder::on_failure) unless said otherwise, which is [`OnFailure::Local`].
     ///
@@ -243,6 +298,12 @@ impl Rule {
                 format!(
                     "{units} is out of range; give 1 to 4294967296, or a closure that returns 0 for requests that are free"
                 ),
+            );
+        }
+        if self.settle.by_response.is_some() && self.settle.by_bytes.is_some() {
+            return bad(
+                "settle_by",
+                "the cost cannot be settled by the head and by the bytes of a response; give one".into(),
             );
         }
         if let Some(problem) = self.key.as_ref().and_then(KeyBy::problem) {

@@ -4,13 +4,14 @@ use super::{
     Inner, Limiter,
     failures::Failures,
     rules::{CheckedRule, Rules},
+    settler::Settler,
     shared::Shared,
 };
 use crate::{
     clock::Clock,
     error::BuildError,
     limit::{Limit, OnFailure, Rule},
-    observer::Observer,
+    observer::{Observer, Observers},
     store::{Scope, Store},
 };
 
@@ -126,12 +127,15 @@ impl LimiterBuilder {
                 cost: rule.cost,
                 when: rule.when,
                 on_failure: rule.on_failure.unwrap_or(self.on_failure),
+                settle: rule.settle,
             });
         }
         let limits: Vec<(&str, &Limit)> = rules.iter().map(|rule| (rule.name(), rule.limit())).collect();
         self.store.accept(&limits)?;
+        let observers = Observers::default();
         if let Some(observer) = &self.observer {
             self.store.observe(observer);
+            observers.add(observer);
         }
         Ok(Limiter(Arc::new(Inner {
             rules: Shared::new(Rules::new(rules)),
@@ -141,6 +145,8 @@ impl LimiterBuilder {
             observer: self.observer,
             failures: Failures::default(),
             warned_of_layering_twice: false.into(),
+            observers,
+            settler: Settler::new(),
         })))
     }
 }

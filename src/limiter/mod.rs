@@ -2,9 +2,11 @@
 
 mod build;
 mod call;
+mod charge;
 mod failures;
 mod pick;
 mod rules;
+mod settler;
 mod shared;
 
 use std::{
@@ -19,9 +21,11 @@ use smallvec::SmallVec;
 
 pub use build::LimiterBuilder;
 pub use call::Call;
+pub use charge::Charge;
 use failures::Failures;
-pub(crate) use pick::{Pick, Picked};
+pub(crate) use pick::{Pick, Picked, Picks};
 pub(crate) use rules::Rules;
+use settler::Settler;
 pub(crate) use shared::Handle;
 use shared::Shared;
 
@@ -30,7 +34,7 @@ use crate::{
     decision::{Applied, Decision},
     error::{StoreError, StoreErrorKind},
     limit::OnFailure,
-    observer::Observer,
+    observer::{Observer, Observers},
     store::{Answer, Ask, Line, Partial, Purpose, Report, Store},
 };
 
@@ -68,6 +72,9 @@ struct Inner {
     observer: Option<Arc<dyn Observer>>,
     failures: Failures,
     warned_of_layering_twice: AtomicBool,
+    /// Told of what happens to settlements.
+    observers: Observers,
+    settler: Settler,
 }
 
 impl Limiter {
@@ -82,11 +89,17 @@ impl Limiter {
     /// [`failure`](Decision::failure).
     pub async fn acquire<'a>(&self, call: impl Into<Call<'a>>) -> Decision {
         let mut call = call.into();
+        self.acquire_resolved(&mut call).await
+    }
+
+    /// The same, and afterwards the call says which rules it named, and what it cost.
+    #[inline]
+    async fn acquire_resolved(&self, call: &mut Call<'_>) -> Decision {
         let mut failure = None;
-        if let Some(applied) = self.ask_now(&mut call, Purpose::Spend, &mut failure) {
+        if let Some(applied) = self.ask_now(call, Purpose::Spend, &mut failure) {
             return Decision::one(Arc::clone(self.0.rules.handle()), applied);
         }
-        self.decide_further(&call, Purpose::Spend, failure).await
+        self.decide_further(call, Purpose::Spend, failure).await
     }
 
     /// What [`acquire`](Limiter::acquire) would decide, without spending: how every rule stands. It writes nothing at all, so

@@ -5,7 +5,7 @@ use http::request::Parts;
 use crate::{
     headers::Policies,
     key::KeyBy,
-    limit::{Cost, Limit, OnFailure, When},
+    limit::{Cost, Limit, OnFailure, Settle, When},
     store::Scope,
 };
 
@@ -14,6 +14,7 @@ pub(crate) struct Rules {
     rules: Box<[CheckedRule]>,
     policies: Policies,
     any_waits: bool,
+    any_settles: bool,
 }
 
 /// A rule with everything about it worked out.
@@ -26,6 +27,7 @@ pub(crate) struct CheckedRule {
     pub(super) cost: Cost,
     pub(super) when: When,
     pub(super) on_failure: OnFailure,
+    pub(super) settle: Settle,
 }
 
 impl CheckedRule {
@@ -61,6 +63,15 @@ impl CheckedRule {
         self.cost.of(head)
     }
 
+    /// Whether its cost is worked out for each request.
+    pub(super) fn has_own_cost(&self) -> bool {
+        matches!(self.cost, Cost::By(_))
+    }
+
+    pub(super) fn settle(&self) -> &Settle {
+        &self.settle
+    }
+
     /// The cost of a call that is no request.
     pub(super) fn usual_cost(&self) -> u64 {
         match self.cost {
@@ -74,7 +85,8 @@ impl Rules {
     pub(super) fn new(rules: Vec<CheckedRule>) -> Rules {
         let policies = Policies::new(rules.iter().map(|rule| (rule.name(), rule.limit())));
         let any_waits = rules.iter().any(|rule| rule.key.waits());
-        Rules { rules: rules.into(), policies, any_waits }
+        let any_settles = rules.iter().any(|rule| rule.has_own_cost() || rule.settle.is_needed());
+        Rules { rules: rules.into(), policies, any_waits, any_settles }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -98,6 +110,12 @@ impl Rules {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &CheckedRule> {
         self.rules.iter()
+    }
+
+    /// Whether a request may cost something else than it was charged.
+    #[inline]
+    pub(super) fn any_settles(&self) -> bool {
+        self.any_settles
     }
 
     pub(super) fn any_waits(&self) -> bool {

@@ -9,6 +9,7 @@ mod commit;
 mod fallback;
 mod journal;
 mod local;
+mod settle;
 
 use std::{
     fmt,
@@ -28,7 +29,7 @@ use crate::{
     error::{BuildError, StoreError, StoreErrorKind},
     limit::Limit,
     observer::{Observer, Observers, StoreEvent},
-    store::{Answer, Ask, Checking, Line, MemoryStore, Store, StoreFuture},
+    store::{Answer, Ask, Checking, Line, MemoryStore, Settlement, Settling, Store, StoreFuture, Time},
 };
 
 const DEADLINE: Duration = Duration::from_millis(10);
@@ -234,6 +235,10 @@ impl Store for Resilient {
 
     fn acquire<'a>(&'a self, ask: &'a Ask<'a>) -> StoreFuture<'a, Answer> {
         Box::pin(self.0.decide(ask))
+    }
+
+    fn settle<'a>(&'a self, settlements: &'a [Settlement<'a>], time: Time) -> Settling<'a> {
+        Box::pin(self.0.settle(settlements, time))
     }
 
     fn reset<'a>(&'a self, lines: &'a [Line<'a>]) -> StoreFuture<'a, ()> {

@@ -8,6 +8,7 @@ mod addresses;
 mod applies;
 mod build_errors;
 mod cell;
+mod charges;
 mod check;
 mod cluster;
 mod cluster_faults;

@@ -20,6 +20,7 @@ const ALGORITHMS: [File; 6] = [
     File { name: "gcra", text: include_str!("../../../lua/algorithms/gcra.lua") },
 ];
 const ACQUIRE: File = File { name: "acquire", text: include_str!("../../../lua/ops/acquire.lua") };
+const BATCH: File = File { name: "batch", text: include_str!("../../../lua/ops/batch.lua") };
 const SETTLE: File = File { name: "settle", text: include_str!("../../../lua/ops/settle.lua") };
 
 /// Every rule has these beside its algorithm's own names.
@@ -107,6 +108,8 @@ pub(super) struct Assembled {
     origins: Vec<(&'static str, usize)>,
     rules: Vec<(usize, File)>,
     wide: bool,
+    /// Keys are those of the loop's place, and not of a rule's.
+    looped: bool,
 }
 
 impl Assembled {
@@ -115,7 +118,7 @@ impl Assembled {
         let wide = kinds.len() > MOST_LOCAL;
         let rules: Vec<(usize, File)> =
             (1..).zip(kinds).filter_map(|(rule, kind)| Some((rule, *ALGORITHMS.get(usize::from(*kind))?))).collect();
-        let mut out = Assembled { text: String::new(), origins: Vec::new(), rules, wide };
+        let mut out = Assembled { text: String::new(), origins: Vec::new(), rules, wide, looped: false };
 
         out.section(ACQUIRE, "begin", 0);
         out.bind(operation);
@@ -126,6 +129,55 @@ impl Assembled {
             Operation::Take | Operation::Owe | Operation::Give => out.settle(operation),
         }
         out
+    }
+
+    /// The script that makes many changes to rules of these algorithms, in this order of algorithms.
+    pub(super) fn batch(kinds: &[Kind]) -> Assembled {
+        let rules = kinds.iter().filter_map(|kind| Some((usize::from(*kind), *ALGORITHMS.get(usize::from(*kind))?)));
+        let mut out =
+            Assembled { text: String::new(), origins: Vec::new(), rules: rules.collect(), wide: false, looped: true };
+        out.section(ACQUIRE, "begin", 0);
+        let common = COMMON_ARGS.replace(' ', ", ");
+        out.line(&format!("local {common} = unpack('<{}', ARGV[1])", "d".repeat(COMMON_ARGS.split(' ').count())));
+        out.section(ACQUIRE, "time", 0);
+        out.section(BATCH, "begin", 0);
+        for (rule, file) in out.rules.clone() {
+            out.line("do");
+            out.section(BATCH, "count", rule);
+            let args = file.words("args").split(' ').chain(["receipt", "owes"]);
+            let args: Vec<String> = args.map(|word| name(word, rule, false)).collect();
+            let names = [file.words("names"), COMMON_NAMES].join(" ");
+            out.line(&format!("local {}", join(names.split(' ').map(|word| name(word, rule, false)), ", ")));
+            out.line(&format!("local {}", args.join(", ")));
+            out.line(&format!("{}, at = unpack('<{}', ARGV[1], at)", args.join(", "), "d".repeat(args.len())));
+            out.section(file, "judge", rule);
+            out.section(BATCH, "record", rule);
+            out.line(&format!("if {} == 1 then", name("owes", rule, false)));
+            steps(Operation::Owe, file).iter().for_each(|step| out.section(file, step, rule));
+            out.line("else");
+            steps(Operation::Give, file).iter().for_each(|step| out.section(file, step, rule));
+            out.line("end end");
+            out.section(file, "standing", rule);
+            out.write_settled(file, rule, true);
+            out.line("end end");
+        }
+        out.section(BATCH, "end", 0);
+        out
+    }
+
+    /// Stores what a change has made of a rule.
+    fn write_settled(&mut self, file: File, rule: usize, back: bool) {
+        self.section(SETTLE, "write_if", rule);
+        if back && file.has("write_back") {
+            self.line(&format!("if {} then", name("back", rule, self.wide)));
+            self.section(file, "write_back", rule);
+            self.line("else");
+            self.section(file, "write", rule);
+            self.line("end");
+        } else {
+            self.section(file, "write", rule);
+        }
+        self.line("end");
     }
 
     fn acquire(&mut self) {
@@ -155,17 +207,7 @@ impl Assembled {
         self.line("end");
         for (rule, file) in self.rules.clone() {
             self.section(file, "standing", rule);
-            self.section(SETTLE, "write_if", rule);
-            if operation == Operation::Give && file.has("write_back") {
-                self.line(&format!("if {} then", name("back", rule, self.wide)));
-                self.section(file, "write_back", rule);
-                self.line("else");
-                self.section(file, "write", rule);
-                self.line("end");
-            } else {
-                self.section(file, "write", rule);
-            }
-            self.line("end");
+            self.write_settled(file, rule, operation == Operation::Give);
         }
         self.answer(|_, _| "0".to_owned());
     }
@@ -217,7 +259,8 @@ impl Assembled {
 
     fn section(&mut self, file: File, section: &str, rule: usize) {
         for (number, line) in file.section(section) {
-            number_names(line, rule, self.wide, &mut self.text);
+            let key = if self.looped { "i".to_owned() } else { rule.to_string() };
+            number_names(line, rule, &key, self.wide, &mut self.text);
             self.text.push('\n');
             self.origins.push((file.name, number));
         }
@@ -263,7 +306,7 @@ fn name(word: &str, rule: usize, wide: bool) -> String {
 }
 
 /// Copies a line, with the names that end in `_N` and the index `[N]` made those of one rule.
-fn number_names(line: &str, rule: usize, wide: bool, out: &mut String) {
+fn number_names(line: &str, rule: usize, key: &str, wide: bool, out: &mut String) {
     let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     let mut rest = line;
     while let Some(begin) = rest.find(is_name) {
@@ -273,7 +316,7 @@ fn number_names(line: &str, rule: usize, wide: bool, out: &mut String) {
         // Writing into a string does not fail.
         let _ = match word.strip_suffix("_N") {
             Some(stem) => write!(out, "{}", name(stem, rule, wide)),
-            None if word == "N" => write!(out, "{rule}"),
+            None if word == "N" => write!(out, "{key}"),
             None => write!(out, "{word}"),
         };
         rest = after;
@@ -299,6 +342,12 @@ mod tests {
                 assert!(!text.contains("_N") && !text.contains("[N]"), "{text}");
             }
         }
+    }
+
+    #[test]
+    fn no_name_is_left_open_in_a_batch() {
+        let text = Assembled::batch(&[0, 1, 2, 3, 4, 5]).text;
+        assert!(!text.contains("_N") && !text.contains("[N]") && text.contains("KEYS[i]"), "{text}");
     }
 
     #[test]

@@ -15,17 +15,10 @@ use std::{
 
 use redis::{RedisError, Value};
 
-use super::{
-    connections::Live,
-    failure,
-    node::{Node, script_command},
-    scripts::Script,
-    wire::Args,
-};
+use super::{connections::Live, failure, job::Job, node::Node, scripts::Script, wire::Args};
 use crate::{
     error::{StoreError, StoreErrorKind},
     observer::StoreEvent,
-    store::Ask,
 };
 
 /// Beyond this the numbers of functions are forgotten, and each is looked at again.
@@ -77,13 +70,13 @@ impl Node {
         &self,
         live: &mut Live,
         script: &Script,
-        ask: &Ask<'_>,
+        job: &Job<'_>,
         args: &Args,
     ) -> Result<Value, StoreError> {
         // A function that is missing ran nothing, so it may be called again. It may be deleted in between: once is enough.
         for _ in 0..2 {
             let ready = self.functions.is_ready(script) || self.load(live, script).await?;
-            let called = if ready { self.call_ready(live, script, ask, args).await? } else { Called::Missing };
+            let called = if ready { self.call_ready(live, script, job, args).await? } else { Called::Missing };
             match called {
                 Called::Reply(reply) => return Ok(reply),
                 Called::Missing => self.functions.set_ready(script, false),
@@ -93,17 +86,17 @@ impl Node {
                 break;
             }
         }
-        self.call_script(live, script, ask, args).await
+        self.call_script(live, script, job, args).await
     }
 
     async fn call_ready(
         &self,
         live: &mut Live,
         script: &Script,
-        ask: &Ask<'_>,
+        job: &Job<'_>,
         args: &Args,
     ) -> Result<Called, StoreError> {
-        let command = script_command("FCALL", script.function(ask.purpose), ask, args);
+        let command = job.command("FCALL", script.function(job.is_peek()), args);
         match live.send(&command).await {
             Ok(reply) => Ok(Called::Reply(reply)),
             Err(error) if bars(&error) => Ok(Called::Barred),

@@ -14,6 +14,7 @@ mod failure;
 mod functions;
 mod gate;
 mod greet;
+mod job;
 mod link;
 mod manager;
 mod node;
@@ -23,6 +24,7 @@ mod plain;
 mod replicas;
 mod scripts;
 mod sentinel;
+mod settle;
 mod slot;
 mod sockets;
 mod supply;
@@ -40,7 +42,7 @@ pub use builder::RedisStoreBuilder;
 pub use urls::Urls;
 
 use self::{cluster::Cluster, node::Node, replicas::Replicas, wiring::Wiring};
-use super::{Answer, Ask, Checking, Line, Purpose, Report, Store, StoreFuture};
+use super::{Answer, Ask, Checking, Line, Purpose, Report, Settlement, Settling, Store, StoreFuture, Time};
 use crate::{
     error::{BuildError, StoreError},
     limit::{Limit, micros},
@@ -85,6 +87,9 @@ struct Inner {
     replicas: Replicas,
     wiring: Arc<Wiring>,
 }
+
+/// How many changes are made in one call: some half a millisecond of a server's time.
+const MOST_AT_ONCE: usize = 64;
 
 /// How the servers hang together.
 enum Topology {
@@ -148,6 +153,23 @@ impl RedisStore {
         node.within(until, async move |used| node.decide(ask, Duration::ZERO, used).await).await
     }
 
+    async fn settle_all(&self, settlements: &[Settlement<'_>], time: Time) -> Vec<Result<(), StoreError>> {
+        let mut outcomes = Vec::with_capacity(settlements.len());
+        for some in settlements.chunks(MOST_AT_ONCE) {
+            let since = Instant::now();
+            let until = since + self.0.wiring.deadline;
+            match &self.0.topology {
+                Topology::One(node) => {
+                    let settled =
+                        node.within(until, async move |used| node.settle(some, time, since, used).await).await;
+                    outcomes.extend(some.iter().map(|_| settled.clone()));
+                }
+                Topology::Cluster(cluster) => outcomes.extend(cluster.settle(some, time, until).await),
+            }
+        }
+        outcomes
+    }
+
     async fn forget(&self, lines: &[Line<'_>]) -> Result<(), StoreError> {
         let until = Instant::now() + self.0.wiring.deadline;
         match &self.0.topology {
@@ -163,6 +185,10 @@ impl Store for RedisStore {
             Topology::One(node) => Box::pin(self.decide(node, ask)),
             Topology::Cluster(cluster) => Box::pin(cluster.decide(ask, Instant::now() + self.0.wiring.deadline)),
         }
+    }
+
+    fn settle<'a>(&'a self, settlements: &'a [Settlement<'a>], time: Time) -> Settling<'a> {
+        Box::pin(self.settle_all(settlements, time))
     }
 
     fn reset<'a>(&'a self, lines: &'a [Line<'a>]) -> StoreFuture<'a, ()> {

@@ -7,7 +7,6 @@ use std::{
 };
 
 use redis::{Cmd, Value};
-use smallvec::SmallVec;
 use tokio::time::{Instant, timeout_at};
 
 use super::{
@@ -17,6 +16,7 @@ use super::{
     estimate::ServerClock,
     failure::{self, Failure},
     functions::Functions,
+    job::{self, Job},
     scripts::{Given, Script, Scripts},
     wire::{self, Args, Reply},
 };
@@ -25,7 +25,7 @@ use crate::{
     error::{StoreError, StoreErrorKind},
     limit::micros,
     observer::{Observers, StoreEvent},
-    store::{Answer, Ask, Id, Line, Purpose, Time},
+    store::{Answer, Ask, Line, Purpose, Time},
 };
 
 /// The estimate of the server's clock may be off by the time of a fast reply.
@@ -138,14 +138,9 @@ impl Node {
         let script = self.scripts.of(Operation::of(ask.purpose), ask.lines);
         // An answer that came too late has reset the estimate of the server's clock; so it is judged once more.
         for _ in 0..2 {
-            let args = Args::new(self.common(ask, began), ask.lines, ask.purpose);
-            let reply = match self.engine {
-                // Boxed, since it would make the future of every call larger.
-                Engine::Functions if !self.is_replica && !self.functions.are_barred() => {
-                    Box::pin(self.call_function(live, &script, ask, &args)).await?
-                }
-                _ => self.call_script(live, &script, ask, &args).await?,
-            };
+            let common = self.common(ask.time, ask.purpose == Purpose::Spend, began);
+            let args = Args::new(common, ask.lines, ask.purpose);
+            let reply = self.run(live, &script, &Job::Ask(ask), &args).await?;
             live.answered();
             let read = wire::read(&reply, ask.lines).inspect_err(|error| live.give_up(error.clone()))?;
             let now = match &read {
@@ -162,11 +157,28 @@ impl Node {
         Err(StoreError::new(StoreErrorKind::Timeout, "the server came to the call after its deadline").uncharged())
     }
 
+    /// The reply of a script.
+    pub(super) async fn run(
+        &self,
+        live: &mut Live,
+        script: &Script,
+        job: &Job<'_>,
+        args: &Args,
+    ) -> Result<Value, StoreError> {
+        match self.engine {
+            // Boxed, since it would make the future of every call larger.
+            Engine::Functions if !self.is_replica && !self.functions.are_barred() => {
+                Box::pin(self.call_function(live, script, job, args)).await
+            }
+            _ => self.call_script(live, script, job, args).await,
+        }
+    }
+
     /// now, not_after, tolerance, margin, spend.
-    fn common(&self, ask: &Ask<'_>, began: i64) -> [f64; 5] {
-        let spend = f64::from(u8::from(ask.purpose == Purpose::Spend));
+    pub(super) fn common(&self, time: Time, spend: bool, began: i64) -> [f64; 5] {
+        let spend = f64::from(u8::from(spend));
         let never = EXACT as f64;
-        match ask.time {
+        match time {
             Time::Store => {
                 let not_after =
                     self.clock.not_after(began, self.deadline + SLACK).map_or(never, |micros| micros as f64);
@@ -184,34 +196,32 @@ impl Node {
         &self,
         live: &mut Live,
         script: &Script,
-        ask: &Ask<'_>,
+        job: &Job<'_>,
         args: &Args,
     ) -> Result<Value, StoreError> {
-        // Nobody waits for what is given back, so it goes out whole the first time: a second turn would put it behind those who
-        // ask next.
-        if matches!(ask.purpose, Purpose::Give(_)) && self.given.is_new(&script.sha) {
-            return Box::pin(self.send_script(live, script, ask, args)).await;
+        if job.goes_out_whole() && self.given.is_new(&script.sha) {
+            return Box::pin(self.send_script(live, script, job, args)).await;
         }
         let verb = if self.is_replica { "EVALSHA_RO" } else { "EVALSHA" };
-        let command = script_command(verb, &script.sha, ask, args);
+        let command = job.command(verb, &script.sha, args);
         match live.send(&command).await {
             Ok(reply) => return Ok(reply),
             Err(error) => self.conclude(live, &error, Some(script))?,
         }
         // Rare, so it takes its room elsewhere.
-        Box::pin(self.send_script(live, script, ask, args)).await
+        Box::pin(self.send_script(live, script, job, args)).await
     }
 
     async fn send_script(
         &self,
         live: &mut Live,
         script: &Script,
-        ask: &Ask<'_>,
+        job: &Job<'_>,
         args: &Args,
     ) -> Result<Value, StoreError> {
         self.observers.tell(&StoreEvent::ScriptSent);
         let verb = if self.is_replica { "EVAL_RO" } else { "EVAL" };
-        let command = script_command(verb, &script.source.text, ask, args);
+        let command = job.command(verb, &script.source.text, args);
         let error = match live.send(&command).await {
             Ok(reply) => return Ok(reply),
             Err(error) => error,
@@ -267,7 +277,7 @@ impl Node {
         let live = self.live(used).await?;
         let mut command = redis::cmd("DEL");
         match self.engine {
-            Engine::Script | Engine::Functions => names(&mut command, lines),
+            Engine::Script | Engine::Functions => job::names(&mut command, lines),
             Engine::Cell => super::cell::names(&mut command, lines),
             Engine::Plain => Box::pin(self.plain_names(&mut command, lines, live)).await?,
         }
@@ -276,40 +286,5 @@ impl Node {
         }
         live.answered();
         Ok(())
-    }
-}
-
-pub(super) fn script_command(verb: &str, script: &str, ask: &Ask<'_>, args: &Args) -> Cmd {
-    let lines = ask.lines;
-    let mut command = Cmd::with_capacity(4 + lines.len(), script.len() + args.as_bytes().len() + 64 * lines.len() + 16);
-    command.arg(verb).arg(script);
-    let Some(id) = ask.purpose.id() else {
-        command.arg(lines.len());
-        names(&mut command, lines);
-        command.arg(args.as_bytes());
-        return command;
-    };
-    command.arg(lines.len() + 1);
-    names(&mut command, lines);
-    command.arg(record_name(lines, id)).arg(args.as_bytes()).arg(wire::record_millis(ask.purpose));
-    command
-}
-
-/// The name of the record of a change, `namespace:v1:{key}#id`: in the slot of the first line, and never that of a count,
-/// where a colon follows the brace.
-fn record_name(lines: &[Line<'_>], id: Id) -> Vec<u8> {
-    let [before, key, _] = lines.first().map(Line::name).unwrap_or_default();
-    [before, key, format!("}}#{:032x}", id.bits()).as_bytes()].concat()
-}
-
-/// Adds the name of each line's count.
-fn names(command: &mut Cmd, lines: &[Line<'_>]) {
-    let mut name = SmallVec::<[u8; 64]>::new();
-    for line in lines {
-        name.clear();
-        for piece in line.name() {
-            name.extend_from_slice(piece);
-        }
-        command.arg(&*name);
     }
 }

@@ -9,9 +9,9 @@ use std::{
 use smallvec::SmallVec;
 
 use super::assemble::{Assembled, Kind, Operation, kind_of};
-use crate::store::{Line, Purpose};
+use crate::store::Line;
 
-type Kinds = SmallVec<[Kind; 8]>;
+pub(super) type Kinds = SmallVec<[Kind; 8]>;
 
 type Known = RwLock<HashMap<Kinds, Arc<Script>, foldhash::fast::RandomState>>;
 
@@ -22,6 +22,7 @@ pub(super) struct Scripts {
     take: Known,
     owe: Known,
     give: Known,
+    batch: Known,
 }
 
 /// A script and its digest.
@@ -36,19 +37,18 @@ pub(super) struct Script {
 }
 
 impl Script {
-    fn new(operation: Operation, kinds: &[Kind]) -> Script {
+    fn new(source: Assembled, has_peek: bool) -> Script {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let source = Assembled::new(operation, kinds);
         let sha = redis::Script::new(&source.text).get_hash().to_owned();
         let function = format!("sluicegate_v1_{sha}");
-        let peek = (operation == Operation::Acquire).then(|| format!("{function}_peek"));
+        let peek = has_peek.then(|| format!("{function}_peek"));
         Script { sha, source, number: NEXT.fetch_add(1, Ordering::Relaxed), function, peek }
     }
 
-    /// The name of its function for this purpose.
-    pub(super) fn function(&self, purpose: Purpose) -> &str {
+    /// The name of its function, or of the one for peeks.
+    pub(super) fn function(&self, is_peek: bool) -> &str {
         match &self.peek {
-            Some(peek) if purpose == Purpose::Peek => peek,
+            Some(peek) if is_peek => peek,
             _ => &self.function,
         }
     }
@@ -75,17 +75,27 @@ impl Scripts {
             Operation::Give => &self.give,
         };
         let kinds: Kinds = lines.iter().map(|line| kind_of(line.limit.params())).collect();
-        if let Some(script) = known.read().unwrap_or_else(PoisonError::into_inner).get(&kinds) {
-            return Arc::clone(script);
-        }
-        let script = Arc::new(Script::new(operation, &kinds));
-        let mut scripts = known.write().unwrap_or_else(PoisonError::into_inner);
-        if scripts.len() >= MOST {
-            scripts.clear();
-        }
-        scripts.insert(kinds, Arc::clone(&script));
-        script
+        let has_peek = operation == Operation::Acquire;
+        find(known, kinds, |kinds| Script::new(Assembled::new(operation, kinds), has_peek))
     }
+
+    /// The script that makes many changes to rules of these algorithms.
+    pub(super) fn batch(&self, kinds: Kinds) -> Arc<Script> {
+        find(&self.batch, kinds, |kinds| Script::new(Assembled::batch(kinds), false))
+    }
+}
+
+fn find(known: &Known, kinds: Kinds, make: impl FnOnce(&[Kind]) -> Script) -> Arc<Script> {
+    if let Some(script) = known.read().unwrap_or_else(PoisonError::into_inner).get(&kinds) {
+        return Arc::clone(script);
+    }
+    let script = Arc::new(make(&kinds));
+    let mut scripts = known.write().unwrap_or_else(PoisonError::into_inner);
+    if scripts.len() >= MOST {
+        scripts.clear();
+    }
+    scripts.insert(kinds, Arc::clone(&script));
+    script
 }
 
 /// Digests of scripts that a server has been sent.

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use crate::{
     algorithm::{EXACT, Params, Parts, fixed_window::Start},
     error::{StoreError, StoreErrorKind},
-    store::{Answer, GIVE_RECORD_TTL, Line, Purpose, RECORD_TTL, Verdict, Wait},
+    store::{Answer, Change, GIVE_RECORD_TTL, Line, Purpose, RECORD_TTL, Settlement, Verdict, Wait},
 };
 
 /// The arguments of a script: doubles, so that neither side formats or parses digits.
@@ -22,6 +22,20 @@ impl Args {
             args.line(line);
             if matches!(purpose, Purpose::Give(_)) {
                 args.all([line.receipt]);
+            }
+        }
+        args
+    }
+
+    /// For many changes, those of one algorithm in a group.
+    pub(super) fn batch<'a>(common: [f64; 5], groups: impl Iterator<Item = &'a [&'a Settlement<'a>]>) -> Args {
+        let mut args = Args(SmallVec::new());
+        common.into_iter().for_each(|number| args.push(number));
+        for group in groups {
+            args.push(group.len() as f64);
+            for settlement in group {
+                args.line(&settlement.line);
+                args.all([settlement.line.receipt, u64::from(settlement.change == Change::Owe)]);
             }
         }
         args
@@ -90,10 +104,12 @@ pub(super) enum Reply {
     },
 }
 
-/// Reads the reply to an ask of so many lines. Whatever makes no sense is an error.
+pub(super) fn garbled() -> StoreError {
+    StoreError::new(StoreErrorKind::Garbled, "the server's reply makes no sense for a decision script")
+}
+
+/// Reads the reply to an ask of these lines. Whatever makes no sense is an error.
 pub(super) fn read(reply: &Value, lines: &[Line<'_>]) -> Result<Reply, StoreError> {
-    let garbled =
-        || StoreError::new(StoreErrorKind::Garbled, "the server's reply makes no sense for a decision script");
     let Value::Array(values) = reply else { return Err(garbled()) };
     let mut numbers = values.iter().map(|value| match value {
         Value::Int(number) => Ok(*number),

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     error::{StoreError, StoreErrorKind},
-    store::{Answer, Ask, Line},
+    store::{Answer, Ask, Line, Settlement, Time},
 };
 
 /// More redirects in one call are a Cluster that does not know itself.
@@ -28,27 +28,33 @@ const PAUSE: Duration = Duration::from_millis(1);
 pub(super) enum Work<'a> {
     Decide(Ask<'a>),
     Forget(&'a [Line<'a>]),
+    Settle(&'a [Settlement<'a>], &'a [Line<'a>], Time),
 }
 
 impl<'a> Work<'a> {
     pub(super) fn lines(&self) -> &'a [Line<'a>] {
         match self {
             Work::Decide(ask) => ask.lines,
-            Work::Forget(lines) => lines,
+            Work::Forget(lines) | Work::Settle(_, lines, _) => lines,
         }
     }
 
     /// Whether it has an id. Its record stands for the lines that were sent together, so they must not be parted; and it is not
     /// urgent, so whoever sends it tries again later.
     fn is_made_once(&self) -> bool {
-        matches!(self, Work::Decide(ask) if ask.purpose.id().is_some())
+        match self {
+            Work::Decide(ask) => ask.purpose.id().is_some(),
+            Work::Forget(_) => false,
+            Work::Settle(..) => true,
+        }
     }
 
     /// The same for some of the lines.
     pub(super) fn of<'b>(&self, lines: &'b [Line<'b>]) -> Work<'b> {
         match self {
             Work::Decide(ask) => Work::Decide(Ask { lines, purpose: ask.purpose, time: ask.time }),
-            Work::Forget(_) => Work::Forget(lines),
+            // Settlements are not parted.
+            Work::Forget(_) | Work::Settle(..) => Work::Forget(lines),
         }
     }
 
@@ -57,6 +63,9 @@ impl<'a> Work<'a> {
         match self {
             Work::Decide(ask) => node.decide(ask, since.elapsed(), used).await,
             Work::Forget(lines) => node.forget(lines, used).await.map(|()| Answer::default()),
+            Work::Settle(settlements, _, time) => {
+                Box::pin(node.settle(settlements, *time, since, used)).await.map(|()| Answer::default())
+            }
         }
     }
 }

@@ -12,6 +12,7 @@ mod load;
 mod map;
 mod members;
 mod redirect;
+mod settle;
 mod shares;
 mod slot;
 

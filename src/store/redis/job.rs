@@ -1,0 +1,80 @@
+//! What a script is called for, and the command that calls it.
+
+use redis::Cmd;
+use smallvec::SmallVec;
+
+use super::wire::{self, Args};
+use crate::store::{Ask, GIVE_RECORD_TTL, Id, Line, Purpose, Settlement};
+
+#[derive(Clone, Copy)]
+pub(super) enum Job<'a> {
+    Ask(&'a Ask<'a>),
+    Settle(&'a [&'a Settlement<'a>]),
+}
+
+impl Job<'_> {
+    pub(super) fn is_peek(&self) -> bool {
+        matches!(self, Job::Ask(ask) if ask.purpose == Purpose::Peek)
+    }
+
+    /// Whether nobody waits for it, so that it may as well go out whole the first time: a second turn would put it behind those who
+    /// ask next.
+    pub(super) fn goes_out_whole(&self) -> bool {
+        match self {
+            Job::Ask(ask) => matches!(ask.purpose, Purpose::Give(_)),
+            Job::Settle(_) => true,
+        }
+    }
+
+    pub(super) fn command(&self, verb: &str, script: &str, args: &Args) -> Cmd {
+        let count = match self {
+            Job::Ask(ask) => ask.lines.len(),
+            Job::Settle(settlements) => 2 * settlements.len(),
+        };
+        let mut command = Cmd::with_capacity(4 + count, script.len() + args.as_bytes().len() + 64 * count + 16);
+        command.arg(verb).arg(script);
+        match self {
+            Job::Ask(ask) => match ask.purpose.id() {
+                None => {
+                    command.arg(count);
+                    names(&mut command, ask.lines);
+                    command.arg(args.as_bytes());
+                }
+                Some(id) => {
+                    command.arg(count + 1);
+                    names(&mut command, ask.lines);
+                    let record = ask.lines.first().map(|line| record_name(line, id)).unwrap_or_default();
+                    command.arg(record).arg(args.as_bytes()).arg(wire::record_millis(ask.purpose));
+                }
+            },
+            Job::Settle(settlements) => {
+                command.arg(count);
+                settlements.iter().for_each(|settlement| names(&mut command, &[settlement.line]));
+                for settlement in *settlements {
+                    command.arg(record_name(&settlement.line, settlement.id));
+                }
+                command.arg(args.as_bytes()).arg(GIVE_RECORD_TTL.as_millis() as u64);
+            }
+        }
+        command
+    }
+}
+
+/// The name of the record of a change, `namespace:v1:{key}#id`: in the slot of its line, and never that of a count, where a
+/// colon follows the brace.
+fn record_name(line: &Line<'_>, id: Id) -> Vec<u8> {
+    let [before, key, _] = line.name();
+    [before, key, format!("}}#{:032x}", id.bits()).as_bytes()].concat()
+}
+
+/// Adds the name of each line's count.
+pub(super) fn names(command: &mut Cmd, lines: &[Line<'_>]) {
+    let mut name = SmallVec::<[u8; 64]>::new();
+    for line in lines {
+        name.clear();
+        for piece in line.name() {
+            name.extend_from_slice(piece);
+        }
+        command.arg(&*name);
+    }
+}
