@@ -11,6 +11,7 @@ mod cell;
 mod check;
 mod cluster;
 mod cluster_faults;
+mod cluster_returning;
 mod cluster_traces;
 mod corners;
 mod cors;

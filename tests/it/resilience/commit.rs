@@ -5,8 +5,9 @@ use std::time::Duration;
 use sluicegate::{Call, Clock, Limiter, ManualClock, Quota, Resilient, Rule, StoreEvent, key, store::Purpose};
 use tokio::time::advance;
 
-use super::{DOWN, Events, around, ask, fail, rule};
+use super::{DOWN, around, ask, fail, rule};
 use crate::support::{
+    events::Events,
     flaky::{Flaky, Mood},
     stores::BEGIN,
 };

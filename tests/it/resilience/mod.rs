@@ -1,22 +1,24 @@
 //! The store around a store: deadline, breaker, and what rules do meanwhile.
 
 mod commit;
+mod interrupted;
+mod returning;
 
 use std::{
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicU32, Ordering},
     },
     time::Duration,
 };
 
 use sluicegate::{
-    Decision, Limiter, LimiterBuilder, MemoryStore, Observer, OnFailure, Quota, Resilient, Rule, StoreErrorKind,
-    StoreEvent, key,
+    Decision, Limiter, LimiterBuilder, MemoryStore, OnFailure, Quota, Resilient, Rule, StoreErrorKind, StoreEvent, key,
 };
 use tokio::time::{Instant, advance};
 
 use crate::support::{
+    events::Events,
     flaky::{Flaky, Mood},
     log::Log,
 };
@@ -47,22 +49,6 @@ fn kind(decision: &Decision) -> Option<StoreErrorKind> {
 async fn fail(limiter: &Limiter, times: usize) {
     for _ in 0..times {
         assert!(ask(limiter).await.failure().is_some());
-    }
-}
-
-/// Keeps what it is told of the store.
-#[derive(Clone, Default)]
-struct Events(Arc<Mutex<Vec<StoreEvent>>>);
-
-impl Observer for Events {
-    fn store(&self, event: &StoreEvent) {
-        self.0.lock().expect("no panic").push(event.clone());
-    }
-}
-
-impl Events {
-    fn take(&self) -> Vec<StoreEvent> {
-        std::mem::take(&mut self.0.lock().expect("no panic"))
     }
 }
 
