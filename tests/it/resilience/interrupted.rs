@@ -8,7 +8,7 @@ use tokio::{
     time::advance,
 };
 
-use super::{DOWN, ask, fail, rule};
+use super::{DOWN, ask, fail, rule, settled};
 use crate::support::{
     events::Events,
     flaky::{Flaky, Mood},
@@ -48,9 +48,7 @@ fn takes(store: &Flaky) -> usize {
 async fn round(limiter: &Limiter) {
     advance(Duration::from_secs(1)).await;
     assert!(limiter.acquire([("r", "1k")]).await.failure().is_none());
-    for _ in 0..20 {
-        tokio::task::yield_now().await;
-    }
+    settled().await;
 }
 
 async fn counted(inside: MemoryStore) -> u64 {

@@ -65,6 +65,8 @@ async fn a_return_that_is_tried_again_has_the_time_of_its_try() {
         let (apart, pause) = (pair[1] - pair[0], 100_000 << tried);
         assert!((pause..=2 * pause + 1_000).contains(&apart), "{apart} after {pause}");
     }
+    // Longer at random: what failed together does not come back together.
+    assert!(tries[5] - tries[0] > 3_100_000 + 10_000, "{tries:?}");
     // A test's clock stands still.
     let (limiter, events) = refusing(&store, Clock::manual(ManualClock::new(BEGIN)));
     store.set_part(1, Mood::Well);
@@ -125,4 +127,20 @@ async fn no_more_are_on_their_way_back_than_may_be() {
         tokio::task::yield_now().await;
     }
     assert_eq!((charged(&limiter).await, events.not_given_back()), (152, 152));
+}
+
+/// It arrives, and that it did is not heard of: tried again, it gives back nothing of another's.
+#[tokio::test(start_paused = true)]
+async fn a_return_whose_reply_is_lost_gives_back_once() {
+    let store = Flaky::default();
+    let (limiter, events) = refusing(&store, Clock::store());
+    for _ in 0..5 {
+        assert!(limiter.acquire([("charged", "1k")]).await.is_allowed());
+    }
+    refused(&limiter).await;
+    store.set_part(1, Mood::LosesTheReply);
+    events.until(|events| events.not_given_back() == 1).await;
+    assert_eq!(times(&store, |purpose| matches!(purpose, Purpose::Give(_))).len(), 6);
+    store.set_part(1, Mood::Well);
+    assert_eq!(charged(&limiter).await, 5);
 }
