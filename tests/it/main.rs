@@ -43,6 +43,7 @@ mod keys;
 mod known_bugs;
 mod laws;
 mod memory_store;
+mod model;
 mod no_scripts;
 mod ordering;
 mod processes;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use sluicegate::{Call, Clock, Limiter, ManualClock, Quota, Resilient, Rule, StoreEvent, key, store::Purpose};
-use tokio::time::advance;
+use tokio::time::{Instant, advance};
 
 use super::{DOWN, around, ask, fail, rule, settled};
 use crate::support::{
@@ -260,8 +260,9 @@ async fn a_reset_forgets_a_commit_that_is_under_way() {
     settled().await;
     advance(Duration::from_secs(1)).await;
     settled().await;
+    let began = Instant::now();
     let late = limiter.reset([("r", "k")]).await.expect_err("it hangs");
-    assert!(late.is_timeout(), "{late}");
+    assert!(late.is_timeout() && began.elapsed() <= Duration::from_millis(11), "{late} after {:?}", began.elapsed());
     store.set(Mood::Well);
     limiter.reset([("r", "k")]).await.expect("the store is well");
     assert_eq!(ask_locally(&store, &limiter).await, 799, "the local count is forgotten as well");
