@@ -1,9 +1,12 @@
 //! Charges on their way back: by which time, and how many at once.
 
-use std::time::Duration;
+use std::{
+    task::{Context, Waker},
+    time::Duration,
+};
 
 use sluicegate::{
-    Clock, Limiter, ManualClock, OnFailure, Resilient,
+    Clock, Limiter, ManualClock, OnFailure, Resilient, StoreEvent,
     store::{Purpose, Time},
 };
 use tokio::{runtime::Handle, time::advance};
@@ -11,7 +14,7 @@ use tokio::{runtime::Handle, time::advance};
 use super::{DOWN, rule};
 use crate::support::{
     events::Events,
-    flaky::{Flaky, Mood},
+    flaky::{AtOnce, Flaky, Mood},
     stores::BEGIN,
 };
 
@@ -23,7 +26,7 @@ const CAPACITY: u64 = 100_000;
 fn refusing(store: &Flaky, clock: Clock) -> (Limiter, Events) {
     let events = Events::default();
     store.set_part(2, DOWN);
-    let around = Resilient::new(store.clone()).open_after(10_000, Duration::from_secs(10));
+    let around = Resilient::new(AtOnce(store.clone())).open_after(10_000, Duration::from_secs(10));
     let builder = Limiter::builder(around).clock(clock).observer(events.clone());
     let rules = [rule("charged", CAPACITY), rule("refuses", 1).on_failure(OnFailure::Refuse)];
     (rules.into_iter().fold(builder, sluicegate::LimiterBuilder::rule).build().expect("sound"), events)
@@ -41,6 +44,13 @@ async fn charged(limiter: &Limiter) -> u64 {
 /// The times of all asks for one purpose.
 fn times(store: &Flaky, wanted: fn(&Purpose) -> bool) -> Vec<Time> {
     store.times().into_iter().filter(|(purpose, _)| wanted(purpose)).map(|(_, time)| time).collect()
+}
+
+/// Why the last was not given back.
+fn why(events: &Events) -> String {
+    let told = events.all().into_iter().rev();
+    let errors = told.filter_map(|event| if let StoreEvent::NotGivenBack(error) = event { Some(error) } else { None });
+    errors.map(|error| error.to_string()).next().unwrap_or_default()
 }
 
 /// In microseconds, of an application's clock.
@@ -116,6 +126,7 @@ async fn no_more_are_on_their_way_back_than_may_be() {
         }
         assert_eq!(events.not_given_back(), 76 * turn, "turn {turn}");
         assert_eq!(tasks() - before, MOST, "turn {turn}");
+        assert!(why(&events).contains("others are on their way"), "{}", why(&events));
         // There is room again when they are back.
         while tasks() > before {
             tokio::task::yield_now().await;
@@ -143,4 +154,15 @@ async fn a_return_whose_reply_is_lost_gives_back_once() {
     assert_eq!(times(&store, |purpose| matches!(purpose, Purpose::Give(_))).len(), 6);
     store.set_part(1, Mood::Well);
     assert_eq!(charged(&limiter).await, 5);
+}
+
+/// Nobody is there to do it later.
+#[test]
+fn outside_a_runtime_nothing_is_given_back_and_that_is_told() {
+    let store = Flaky::default();
+    let (limiter, events) = refusing(&store, Clock::store());
+    let mut asking = std::pin::pin!(refused(&limiter));
+    assert!(asking.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+    assert_eq!(events.not_given_back(), 1);
+    assert!(why(&events).contains("no runtime"), "{}", why(&events));
 }

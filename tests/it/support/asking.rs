@@ -40,7 +40,8 @@ pub async fn until_answered(limiter: &Limiter) -> Duration {
             return since.elapsed();
         }
         assert!(since.elapsed() < Duration::from_secs(20), "{:?}", decision.failure());
-        // Two hundred requests a second, and the processor to those whom they wait for.
+        // A connection is tried when somebody asks, so there is no event to wait for: two hundred requests a second, and the
+        // processor to those whom they wait for.
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

@@ -31,6 +31,11 @@ impl Events {
         std::mem::take(&mut self.0.list.lock().expect("no panic"))
     }
 
+    /// All there are.
+    pub fn all(&self) -> Vec<StoreEvent> {
+        self.0.list.lock().expect("no panic").clone()
+    }
+
     pub fn count(&self, wanted: fn(&StoreEvent) -> bool) -> usize {
         self.0.list.lock().expect("no panic").iter().filter(|event| wanted(event)).count()
     }
@@ -70,7 +75,6 @@ impl Events {
                 more.await;
             }
         };
-        let told = || self.0.list.lock().expect("no panic").clone();
-        assert!(timeout(Duration::from_secs(20), waiting).await.is_ok(), "it never is so: {:?}", told());
+        assert!(timeout(Duration::from_secs(20), waiting).await.is_ok(), "it never is so: {:?}", self.all());
     }
 }
