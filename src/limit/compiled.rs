@@ -87,7 +87,10 @@ impl Limit {
         }
         let parts = || {
             Parts::new(amount, micros, quota.capacity()).ok_or_else(|| {
-                let text = format!("{quota} cannot be counted exactly; lower the burst, or round the amount to a number that shares factors with the window");
+                let text = format!(
+                    "{quota} cannot be counted exactly; lower the burst, or round the amount to a number that shares \
+                     factors with the window"
+                );
                 BuildError::rule(rule, "quota", text)
             })
         };

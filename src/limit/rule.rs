@@ -310,7 +310,9 @@ impl Rule {
             return bad("key", problem.to_owned());
         }
         if self.key.is_none() {
-            return bad("key", "is missing; say .key(key::ip()), .key_by(|req| ..), .key(key::global()) for one count over all, or .key(key::given()) when only Limiter::acquire names keys".into());
+            let text = "is missing; say .key(key::ip()), .key_by(|req| ..), .key(key::global()) for one count over all, or \
+                        .key(key::given()) when only Limiter::acquire names keys";
+            return bad("key", text.into());
         }
         if self.start != Start::Aligned(0) && self.algorithm != Algorithm::FixedWindow {
             return bad(

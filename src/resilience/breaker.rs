@@ -209,8 +209,9 @@ mod tests {
         let later = began + seconds(4.0) + left;
         assert_eq!(breaker.pass(later), Pass::Probe);
         assert_eq!(breaker.pass(later), Pass::Blocked(Duration::ZERO));
-        // Another's late answer is no word of the probe.
+        // Another's late answer is no word of the probe, nor is its failure.
         assert_eq!(breaker.succeeded(Pass::Free), Change::None);
+        assert_eq!(breaker.failed(Pass::Free, later, later, &SETTINGS), Change::None);
         assert_eq!(breaker.pass(later), Pass::Blocked(Duration::ZERO));
         // The probe fails: open again.
         assert_eq!(breaker.failed(Pass::Probe, later, later, &SETTINGS), Change::None);
@@ -232,24 +233,52 @@ mod tests {
         }
         // The last three lie within ten seconds.
         assert_eq!(fail(26.0), Change::Opened);
+        let edge = Breaker::default();
+        let fail = |after| edge.failed(Pass::Free, began + seconds(after), began + seconds(after), &SETTINGS);
+        assert_eq!(
+            [0.0, 5.0, 10.0].map(fail),
+            [Change::Uneasy, Change::None, Change::Opened],
+            "ten seconds to the dot"
+        );
+    }
+
+    #[test]
+    fn what_nobody_asks_about_is_forgotten_when_it_no_longer_matters() {
+        let (breaker, began) = (Breaker::default(), Instant::now());
+        let fail = |after| breaker.failed(Pass::Free, began + seconds(after), began + seconds(after), &SETTINGS);
+        let forget = |after| breaker.forget(began + seconds(after), &SETTINGS);
+        assert_eq!(forget(100.0), Change::None);
+        assert_eq!(fail(0.0), Change::Uneasy);
+        assert_eq!((forget(10.0), forget(10.1), forget(10.2)), (Change::None, Change::Calm, Change::None));
+        assert_eq!([11.0, 12.0, 13.0].map(fail), [Change::Uneasy, Change::None, Change::Opened]);
+        // It is open for 30 to 33 s, and as long again is time enough for somebody to probe.
+        assert_eq!((forget(73.0), forget(76.1), forget(76.2)), (Change::None, Change::Closed, Change::None));
     }
 
     #[test]
     fn a_hundred_of_them_do_not_probe_together() {
         let began = Instant::now();
+        let blocked = |breaker: &Breaker, now| match breaker.pass(now) {
+            Pass::Blocked(left) => left,
+            other => panic!("{other:?}"),
+        };
+        // Neither the first time, nor when the probe has failed.
         let left = |_| {
             let breaker = Breaker::default();
             for _ in 0..3 {
                 breaker.failed(Pass::Free, began, began, &SETTINGS);
             }
-            match breaker.pass(began) {
-                Pass::Blocked(left) => left,
-                other => panic!("{other:?}"),
-            }
+            let first = blocked(&breaker, began);
+            let probed = began + first;
+            assert_eq!(breaker.pass(probed), Pass::Probe);
+            breaker.failed(Pass::Probe, probed, probed, &SETTINGS);
+            (first, blocked(&breaker, probed))
         };
-        let mut left: Vec<Duration> = (0..100).map(left).collect();
-        left.sort_unstable();
-        left.dedup();
-        assert!(left.len() > 90, "{} different times", left.len());
+        let (first, second): (Vec<_>, Vec<_>) = (0..100).map(left).unzip();
+        for mut left in [first, second] {
+            left.sort_unstable();
+            left.dedup();
+            assert!(left.len() > 90, "{} different times", left.len());
+        }
     }
 }

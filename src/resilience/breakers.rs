@@ -179,3 +179,63 @@ impl Drop for Gates<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Quota, Rule, key,
+        store::{Line, MemoryStore, Purpose, Scope, Time},
+    };
+
+    /// One ask that fares so.
+    fn fare(breakers: &Breakers, well: bool) {
+        let (scope, rule) = (Scope::new("n", "r"), Rule::gcra("r", Quota::per_second(1)).key(key::given()));
+        let limit = rule.check().expect("sound");
+        let lines = [Line::new(&scope, b"k", &limit, 1)];
+        let ask = Ask { lines: &lines, purpose: Purpose::Spend, time: Time::Store };
+        let error = StoreError::new(StoreErrorKind::Unavailable, "away");
+        let gates = breakers.gates(&ask, &MemoryStore::new());
+        gates.report(|_| well, (!well).then_some(&error), &Observers::default());
+    }
+
+    fn opened_by(failures: u32) -> Breakers {
+        let settings = Settings { failures, within: Duration::from_secs(10), open_for: Duration::from_secs(30) };
+        Breakers { settings, ..Breakers::default() }
+    }
+
+    /// Only then are requests spared the look at each breaker.
+    #[tokio::test(start_paused = true)]
+    async fn they_are_at_ease_while_none_has_failures_and_again_afterwards() {
+        for failures in [1, 2, 5] {
+            let breakers = opened_by(failures);
+            for _ in 0..3 {
+                assert!(breakers.at_ease(), "{failures}");
+                for _ in 0..failures {
+                    fare(&breakers, false);
+                    assert!(!breakers.at_ease(), "{failures}");
+                }
+                tokio::time::advance(Duration::from_secs(33)).await;
+                fare(&breakers, true);
+            }
+            assert!(breakers.at_ease(), "{failures}");
+        }
+        let calmed = opened_by(5);
+        fare(&calmed, false);
+        fare(&calmed, true);
+        assert!(calmed.at_ease());
+        // Nobody asks again, and it is forgotten.
+        fare(&calmed, false);
+        tokio::time::advance(Duration::from_secs(11)).await;
+        calmed.sweep(&Observers::default());
+        assert!(calmed.at_ease());
+    }
+
+    #[test]
+    fn parts_beyond_the_last_share_it_and_not_the_first() {
+        let breakers = Breakers::default();
+        let is_one = |one: usize, other: usize| std::ptr::eq(breakers.of(one), breakers.of(other));
+        assert!(is_one(300, 1_000) && is_one(300, MOST - 1));
+        assert!(!is_one(300, 0) && !is_one(300, 254) && !is_one(0, 1));
+    }
+}

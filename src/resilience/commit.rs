@@ -12,11 +12,11 @@ use tokio::{
 };
 
 use super::{
-    Shared, fallback,
+    Shared,
     journal::{Commit, Went},
 };
 use crate::{
-    error::StoreError,
+    error::{StoreError, StoreErrorKind},
     observer::StoreEvent,
     random,
     store::{Ask, Id, Line, OwnedLine, Purpose, Time},
@@ -138,8 +138,11 @@ impl Shared {
     /// Gives back what the store has charged, off the request's path.
     pub(super) fn give_back(self: &Arc<Shared>, lines: &[Line<'_>], time: Time) {
         let lines: Vec<OwnedLine> = lines.iter().map(OwnedLine::of).collect();
-        let Ok(runtime) = Handle::try_current() else { return self.not_given_back(fallback::open()) };
-        let Some(returning) = Returning::begin(self) else { return self.not_given_back(fallback::open()) };
+        let unable = |text: String| self.not_given_back(StoreError::new(StoreErrorKind::Unavailable, text));
+        let Ok(runtime) = Handle::try_current() else { return unable("there is no runtime to do it in".into()) };
+        let Some(returning) = Returning::begin(self) else {
+            return unable(format!("{MOST_RETURNING} others are on their way back"));
+        };
         runtime.spawn(async move {
             let (shared, began) = (&returning.0, Instant::now());
             let lines: Vec<Line<'_>> = lines.iter().map(OwnedLine::line).collect();

@@ -16,7 +16,8 @@ use crate::{
 type Verdicts = SmallVec<[Option<Verdict>; 4]>;
 
 impl Shared {
-    /// A refusal that saves asking the parts that are well: a rule whose part is held up refuses what it cannot judge, or its local count is used up.
+    /// A refusal that saves asking the parts that are well: a rule whose part is held up refuses what it cannot judge, or its
+    /// local count is used up.
     pub(super) fn refused_already(&self, ask: &Ask<'_>, gates: &Gates<'_>) -> Option<StoreError> {
         let mut verdicts: Verdicts = SmallVec::from_elem(None, ask.lines.len());
         let held_up = |place: usize| !gates.let_through(place);

@@ -172,3 +172,50 @@ impl Journal {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Quota, Rule, key, limit::Limit, store::Scope};
+
+    fn limit(amount: u64) -> Limit {
+        Rule::gcra("r", Quota::per_second(amount)).key(key::given()).check().expect("sound")
+    }
+
+    /// While there is something in it, requests take the longer way.
+    #[test]
+    fn it_is_empty_whenever_nothing_is_left_to_commit() {
+        let (journal, scope, limit) = (Journal::default(), Scope::new("n", "r"), limit(10));
+        let line = |cost| Line::new(&scope, b"k", &limit, cost);
+        assert_eq!(journal.add(&[line(0)]), 0);
+        assert!(journal.is_empty() && journal.names().is_empty(), "nothing was admitted");
+        // All of it has come back in the meantime.
+        journal.add(&[line(3)]);
+        let [name] = &journal.names()[..] else { panic!("one count") };
+        assert!(!journal.is_empty());
+        assert!(journal.commit(name, |_| 0).0.is_none() && journal.is_empty());
+        // It is committed.
+        journal.add(&[line(3)]);
+        let commit = journal.commit(name, |_| 9).0.expect("a commit");
+        assert!(commit.line.cost == 3 && !journal.is_empty());
+        journal.went(name, &commit, Went::Done);
+        assert!(journal.is_empty() && journal.names().is_empty());
+        // More came while it was.
+        journal.add(&[line(3)]);
+        let commit = journal.commit(name, |_| 9).0.expect("a commit");
+        journal.add(&[line(2)]);
+        journal.went(name, &commit, Went::Done);
+        assert!(!journal.is_empty());
+        assert_eq!(journal.commit(name, |_| 9).0.map(|commit| commit.line.cost), Some(2));
+    }
+
+    #[test]
+    fn a_commit_is_under_the_last_limit_that_admitted() {
+        let (journal, scope) = (Journal::default(), Scope::new("n", "r"));
+        for amount in [10, 20] {
+            journal.add(&[Line::new(&scope, b"k", &limit(amount), 1)]);
+        }
+        let commit = journal.commit(&journal.names()[0], |_| 9).0.expect("a commit");
+        assert_eq!((commit.line.cost, *commit.line.line().limit), (2, limit(20)));
+    }
+}

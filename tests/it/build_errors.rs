@@ -93,6 +93,20 @@ fn a_bad_address_is_named_without_its_secret() {
     assert!(!format!("{:?}", RedisStore::builder("redis://u:hunter2@h")).contains("hunter2"));
 }
 
+#[test]
+fn what_a_cluster_cannot_do_is_named() {
+    let cluster = || RedisStore::builder(["redis://127.0.0.1:1", "redis://127.0.0.1:2"]).cluster();
+    for (builder, field, remedy) in [
+        (cluster().no_scripts(), "no_scripts", "use scripts or functions"),
+        (cluster().peek_from_replicas("redis://127.0.0.1:3"), "peek_from_replicas", "primaries answer"),
+        (cluster().sentinel("mymaster"), "sentinel", "not both"),
+    ] {
+        let error = builder.build().expect_err("a Cluster cannot");
+        assert_eq!(error.field(), field, "{error}");
+        assert!(error.to_string().contains(remedy), "{error}");
+    }
+}
+
 #[tokio::test]
 async fn a_call_that_names_no_rule_fails_and_says_which_there_are() {
     let rule = Rule::gcra("mails", Quota::per_second(1)).key(key::given());

@@ -174,6 +174,8 @@ async fn what_local_counts_mean_for_a_fleet_is_said() {
     assert!(report.is_ok() && first(report.warnings()).contains("a fleet of 8 admits 6.4 times the quota"), "{report}");
     let report = limiter(Resilient::new(MemoryStore::new()).instances(8)).check().await;
     assert!(report.warnings().next().is_none() && first(report.notes()).contains("0.100 of each quota"), "{report}");
+    let report = limiter(Resilient::new(MemoryStore::new()).instances_by(|| 0)).check().await;
+    assert!(first(report.notes()).ends_with("0.800 of each quota by itself, as one of 1"), "{report}");
     // Nothing can be wrong with memory.
     assert_eq!(limiter(MemoryStore::new()).check().await, Report::default());
 }
@@ -183,6 +185,7 @@ async fn every_node_of_a_cluster_is_checked() {
     for version in [Version::Redis7, Version::Valkey9] {
         let report = limiter(Cluster::shared(version).patient()).check().await;
         assert!(report.is_ok(), "{report}");
+        assert_eq!(first(report.notes()), "a Cluster of 3 primaries");
         for node in 1..=3 {
             let named = |text: &str| report.notes().any(|note| note == format!("node {node}: {text}"));
             assert!(named("scripts run") && named("its role is primary"), "{report}");
@@ -191,7 +194,15 @@ async fn every_node_of_a_cluster_is_checked() {
         let rule = Rule::gcra("r", Quota::per_second(1)).key(key::given());
         let one = Limiter::builder(store).namespace("ns").same_slot().rule(rule).build().expect("sound");
         let report = one.check().await;
-        assert!(report.is_ok(), "{report}");
+        assert!(report.is_ok() && report.warnings().all(|warning| !warning.contains("no slots")), "{report}");
         assert_eq!(report.notes().filter(|note| note.contains("scripts run")).count(), 1, "{report}");
     }
+}
+
+#[tokio::test]
+async fn a_cluster_that_nobody_answers_for_is_a_problem() {
+    let nobody = [free_port(), free_port()].map(|port| format!("redis://127.0.0.1:{port}"));
+    let report = check(RedisStore::builder(nobody.to_vec()).cluster()).await;
+    assert_eq!(report.problems().count(), 1, "{report}");
+    assert!(report.notes().next().is_none(), "nothing is known of it: {report}");
 }

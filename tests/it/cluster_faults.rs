@@ -1,19 +1,16 @@
 //! Nodes of a Cluster that die or hang, and what the others make of it.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use redis::cmd;
 use sluicegate::{
-    Call, Limiter, LimiterBuilder, Observer, OnFailure, Quota, RedisStore, Rule, StoreError, StoreErrorKind,
-    StoreEvent, key,
+    Call, Limiter, LimiterBuilder, OnFailure, Quota, RedisStore, Rule, StoreError, StoreErrorKind, key,
     store::{Answer, Ask, Line, Purpose, Scope, Store, Time},
 };
 
 use crate::support::{
     cluster::{CLUSTERS, Cluster, PLAIN, Shape, cluster_port},
+    events::Events,
     server::Version,
     stores::namespace,
 };
@@ -164,15 +161,6 @@ async fn a_primary_that_hangs_costs_its_own_slots_the_deadline_and_others_nothin
     }
 }
 
-#[derive(Clone, Default)]
-struct Events(Arc<Mutex<Vec<StoreEvent>>>);
-
-impl Observer for Events {
-    fn store(&self, event: &StoreEvent) {
-        self.0.lock().expect("no panic").push(event.clone());
-    }
-}
-
 /// One of two slots fails: the caller learns how the other stands, and that it was charged; unless it refused.
 #[tokio::test]
 async fn an_ask_that_fails_in_part_tells_what_it_knows() {
@@ -240,12 +228,7 @@ async fn a_charge_that_cannot_be_given_back_is_told_of() {
     // It lets the charge pass, and not the record that giving back leaves.
     cluster.nodes[0].ask::<()>(cmd("ACL").arg(&["SETUSER", "default", "resetkeys", "~*}:*"]));
     assert!(limiter.acquire(call()).await.is_refused());
-    let since = Instant::now();
-    let told = || events.0.lock().expect("no panic").iter().any(|event| matches!(event, StoreEvent::NotGivenBack(_)));
-    while !told() {
-        assert!(since.elapsed() < Duration::from_secs(5), "nobody was told");
-        tokio::task::yield_now().await;
-    }
+    events.until(|events| events.not_given_back() == 1).await;
 }
 
 /// The first address hangs, and the second tells all the same; with nobody there, one who comes later is found.

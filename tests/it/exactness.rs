@@ -100,3 +100,39 @@ async fn no_window_of_a_log_holds_more_than_the_limit() {
         }
     }
 }
+
+/// Sliding counter: the amount at once, and from the second window on the amount a window, evenly; never more than twice the
+/// amount in any window, wherever it begins.
+#[tokio::test]
+async fn a_counter_admits_what_its_estimate_says() {
+    // It ends in the middle of a window, where one that forgot the previous window would be ahead.
+    let (limit, window) = (200u32, Duration::from_millis(400));
+    let rate = f64::from(limit) / window.as_secs_f64();
+    for version in VERSIONS {
+        let rule = Rule::sliding_counter("r", Quota::per(limit.into(), window)).key(key::given());
+        let limiter = Limiter::builder(patient(&version.shared().url())).namespace(namespace());
+        let limiter = limiter.rule(rule).build().expect("sound");
+        let began = server_time(version).await;
+        let mut admitted = saturate(&limiter, length()).await;
+        let between = server_time(version).await;
+        // Whatever callers and server did meanwhile, what has faded until now is there to be had.
+        loop {
+            let sent = Instant::now();
+            if !limiter.acquire([("r", "one")]).await.is_allowed() {
+                break;
+            }
+            admitted.push((sent, Instant::now()));
+        }
+        let count = admitted.len() as f64;
+        let most = rate * (server_time(version).await - began).max(window.as_secs_f64()) + 1.0;
+        assert!(count <= most, "{version:?}: {count} of at most {most}");
+        let least = rate * (between - began - 0.2) - 1.0;
+        assert!(count >= least, "{version:?}: {count} of at least {least}");
+        let (mut asks, mut answers): (Vec<_>, Vec<_>) = admitted.into_iter().unzip();
+        asks.sort_unstable();
+        answers.sort_unstable();
+        for (ask, answer) in asks.iter().zip(answers.iter().skip(2 * limit as usize)) {
+            assert!(*answer - *ask >= window, "{version:?}: more than twice the amount within {:?}", *answer - *ask);
+        }
+    }
+}

@@ -61,6 +61,7 @@ async fn call(limiter: Limiter, checker: Arc<Checker>, records: Records, rules: 
         let decision = limiter.acquire(call).await;
         records.lock().expect("no panic").push((id, told(&decision, rules, resilient)));
         if decision.failure().is_some_and(|error| !error.may_have_charged()) {
+            // Nothing is told of the time at which a connection may be tried again, and nobody tries but who is asked.
             tokio::time::sleep(Duration::from_millis(20)).await;
         } else {
             left -= 1;

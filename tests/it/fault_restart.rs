@@ -27,6 +27,16 @@ async fn until_it_serves(server: &Server) -> Instant {
     }
 }
 
+/// The server is on its way back: decisions are answered within a second of it, and all is as before.
+async fn recovers(mut faulted: Faulted) {
+    let up = until_it_serves(&faulted.server).await;
+    let recovery = faulted.load.recovery(up, Duration::from_secs(10)).await;
+    assert!(recovery <= Duration::from_secs(1), "{recovery:?}");
+    figure("recovery", recovery);
+    faulted.direct = faulted.server.connection().await;
+    faulted.is_over().await;
+}
+
 /// It writes everything down before it answers, so every charge that was told must be there afterwards.
 #[tokio::test]
 async fn killed_and_restarted_with_its_data() {
@@ -39,12 +49,7 @@ async fn killed_and_restarted_with_its_data() {
     assert_eq!(during.failed(), during.samples.len());
     assert!(during.samples.iter().all(|sample| sample.allowed), "without a store requests pass");
     faulted.server = Server::start_on(Version::Redis7, faulted.server.port, &settings);
-    let up = until_it_serves(&faulted.server).await;
-    let recovery = faulted.load.recovery(up, Duration::from_secs(10)).await;
-    assert!(recovery <= Duration::from_secs(1), "{recovery:?}");
-    figure("recovery", recovery);
-    faulted.direct = faulted.server.connection().await;
-    faulted.is_over().await;
+    recovers(faulted).await;
 }
 
 /// Loading takes long: the server is there, and says that it cannot serve yet.
@@ -67,12 +72,7 @@ async fn loading_its_data() {
     assert_eq!(during.failed(), during.samples.len(), "it is loading");
     let passing = [StoreErrorKind::Refused, StoreErrorKind::Unavailable, StoreErrorKind::Timeout];
     assert!(during.failures().keys().all(|kind| passing.contains(kind)), "{:?}", during.failures());
-    let up = until_it_serves(&faulted.server).await;
-    let recovery = faulted.load.recovery(up, Duration::from_secs(10)).await;
-    assert!(recovery <= Duration::from_secs(1), "{recovery:?}");
-    figure("recovery", recovery);
-    faulted.direct = faulted.server.connection().await;
-    faulted.is_over().await;
+    recovers(faulted).await;
 }
 
 /// An application over HTTP: open rules make no error of it, closed ones a 503, and the server's return is seen at once.

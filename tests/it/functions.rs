@@ -1,19 +1,17 @@
 //! Redis Functions instead of scripts: loaded where they are missing, compared where somebody else has loaded them, and scripts
 //! where there are none.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use sluicegate::{
-    Call, Limiter, Observer, Quota, RedisStore, Rule, StoreErrorKind, StoreEvent, key,
+    Call, Limiter, Quota, RedisStore, Rule, StoreErrorKind, key,
     store::{Ask, Id, Line, Purpose, Scope, Store, Time},
 };
 
 use crate::{
     support::{
+        events::Events,
         server::{Server, Version},
         stores::{BEGIN, namespace},
     },
@@ -22,21 +20,6 @@ use crate::{
 
 /// Those that have them.
 const VERSIONS: [Version; 2] = [Version::Redis7, Version::Valkey9];
-
-#[derive(Clone, Default)]
-struct Events(Arc<Mutex<Vec<StoreEvent>>>);
-
-impl Observer for Events {
-    fn store(&self, event: &StoreEvent) {
-        self.0.lock().expect("no panic").push(event.clone());
-    }
-}
-
-impl Events {
-    fn count(&self, wanted: &StoreEvent) -> usize {
-        self.0.lock().expect("no panic").iter().filter(|event| *event == wanted).count()
-    }
-}
 
 fn store(url: &str) -> RedisStore {
     RedisStore::builder(url).deadline(Duration::from_secs(30)).functions().bare().build().expect("sound")
@@ -93,7 +76,7 @@ async fn a_decision_is_one_call_of_a_function() {
         assert_eq!(calls(&mut connection, "fcall").await, 11, "{version:?}");
         assert_eq!(calls(&mut connection, "function|load").await, 1, "{version:?}");
         assert_eq!(calls(&mut connection, "eval").await + calls(&mut connection, "evalsha").await, 0, "{version:?}");
-        assert_eq!(events.count(&StoreEvent::ScriptSent), 1);
+        assert_eq!(events.scripts_sent(), 1);
         let names = libraries(&mut connection).await;
         assert!(names.len() == 1 && names[0].starts_with("sluicegate_v1_"), "{names:?}");
     }
@@ -125,14 +108,14 @@ async fn a_function_that_is_deleted_again_and_again_costs_no_decision() {
         assert!(deleting.await.expect("no panic") > 10);
         assert_eq!(used(&limiter).await, 300, "{version:?}");
         // and one that does it before each decision.
-        let sent = events.count(&StoreEvent::ScriptSent);
+        let sent = events.scripts_sent();
         for _ in 0..20 {
             for name in libraries(&mut connection).await {
                 run(&mut connection, &["FUNCTION", "DELETE", &name]).await;
             }
             assert!(limiter.acquire(both()).await.failure().is_none());
         }
-        assert_eq!(events.count(&StoreEvent::ScriptSent), sent + 20);
+        assert_eq!(events.scripts_sent(), sent + 20);
         assert_eq!(used(&limiter).await, 320, "{version:?}");
     }
 }
@@ -180,7 +163,7 @@ async fn a_server_without_functions_is_sent_scripts() {
         assert!(limiter.acquire(both()).await.failure().is_none());
     }
     assert_eq!(used(&limiter).await, 10);
-    assert_eq!(events.count(&StoreEvent::NoFunctions), 1, "asked once, and remembered");
+    assert_eq!(events.without_functions(), 1, "asked once, and remembered");
     assert_eq!(calls(&mut connection, "evalsha").await, 11);
     let names = || vec!["fixed", "gcra"];
     settle(&store(&server.url()), names()).await;
@@ -202,14 +185,14 @@ async fn a_user_without_permission_for_functions_is_served_by_scripts() {
                 assert!(decision.failure().is_none(), "{version:?} {more}: {:?}", decision.failure());
             }
             assert_eq!(used(&limiter).await, 3, "{version:?} {more}");
-            assert_eq!(events.count(&StoreEvent::NoFunctions), 1, "{version:?} {more}");
+            assert_eq!(events.without_functions(), 1, "{version:?} {more}");
         }
         // Whoever may load but not look cannot tell what stands under a name that is taken.
         let words = format!("ACL SETUSER app reset on >secret ~* {scripts} +fcall +function|load");
         run(&mut connection, &words.split_whitespace().collect::<Vec<_>>()).await;
         let (limiter, events) = limiter(&url);
         assert!(limiter.acquire(both()).await.failure().is_none());
-        assert_eq!(events.count(&StoreEvent::NoFunctions), 1, "{version:?}");
+        assert_eq!(events.without_functions(), 1, "{version:?}");
     }
 }
 

@@ -10,7 +10,8 @@ use sluicegate::{Limiter, Quota, RedisStore, Rule, StoreErrorKind, StoreEvent, k
 use tokio::{io::AsyncWriteExt, net::TcpListener, sync::Semaphore};
 
 use crate::support::{
-    asking::{Events, ask, limiter, rule, until_answered, used},
+    asking::{ask, limiter, rule, until_answered, used},
+    events::Events,
     proxy::holding_back,
     server::{Server, VERSIONS, Version, free_port},
     stores::{bare, namespace},

@@ -81,6 +81,29 @@ async fn replicas_answer_peeks_and_see_no_charge() {
     }
 }
 
+/// A replica has its library from the primary, if at all; it is asked by read-only scripts, which need none.
+#[tokio::test]
+async fn replicas_answer_peeks_where_primaries_run_functions() {
+    for version in [Version::Redis7, Version::Valkey9] {
+        let primary = primary(version);
+        let replica = replica_of(&primary, version).await;
+        let limiter = limiter(store(&primary).functions().peek_from_replicas(replica.url()));
+        for _ in 0..3 {
+            assert!(limiter.acquire([("r", "k")]).await.failure().is_none());
+        }
+        assert_eq!(calls(&primary, "fcall").await, 3, "{version:?}: charges are calls of a function");
+        caught_up(&primary).await;
+        for _ in 0..5 {
+            assert_eq!(remaining(&limiter).await, 7, "{version:?}");
+        }
+        assert_eq!(calls(&primary, "fcall").await, 3, "{version:?}: the primary was not asked");
+        assert!(calls(&replica, "evalsha_ro").await >= 4, "{version:?}");
+        for may_write in ["evalsha", "eval", "fcall"] {
+            assert_eq!(calls(&replica, may_write).await, 0, "{version:?}: {may_write}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn replicas_answer_peeks_without_scripts_too() {
     for version in VERSIONS {

@@ -8,13 +8,16 @@ use std::{
 use http::Response;
 use proptest::prelude::*;
 use sluicegate::{
-    Quota, RateLimitLayer, Rule, key,
+    Quota, RateLimitLayer, Rule, StoreErrorKind, key,
     store::{Verdict, Wait},
 };
 use tower::ServiceExt;
 
 use super::{Down, app_with, headers, items, routes, scripted};
-use crate::support::app::{field, get as fetch, text};
+use crate::support::{
+    app::{field, get as fetch, text},
+    flaky::{Flaky, Mood},
+};
 
 fn seconds<B>(response: &Response<B>) -> u64 {
     field(response, "retry-after").expect("a wait").parse().expect("whole seconds")
@@ -150,6 +153,22 @@ async fn how_the_store_failed_is_shown_by_option() {
         fetch(&app, "/").await;
     }
     assert_eq!(field(&fetch(&app, "/").await, "x-ratelimit-degraded"), Some("open"));
+    for (kind, word) in [
+        (StoreErrorKind::Timeout, "timeout"),
+        (StoreErrorKind::Unavailable, "unavailable"),
+        (StoreErrorKind::Refused, "refused"),
+        (StoreErrorKind::Permanent, "permanent"),
+        (StoreErrorKind::Garbled, "garbled"),
+        (StoreErrorKind::Open, "open"),
+    ] {
+        let store = Flaky::default();
+        store.set(Mood::Fails(kind));
+        let rule = Rule::gcra("r", Quota::per_minute(1)).key(key::global());
+        let limiter = sluicegate::Limiter::builder(store).rule(rule).build().expect("sound");
+        let app = routes().layer(RateLimitLayer::new(limiter).headers(headers_of_the_store().build().expect("sound")));
+        assert_eq!(field(&fetch(&app, "/").await, "x-ratelimit-degraded"), Some(word));
+    }
+    assert!(super::headers().ietf().build().expect("sound").names().all(|name| name != "x-ratelimit-degraded"));
     // While the store is well it says nothing.
     let app = app_with(headers_of_the_store(), [Rule::gcra("r", Quota::per_minute(1)).key(key::global())]);
     assert_eq!(field(&fetch(&app, "/").await, "x-ratelimit-degraded"), None);

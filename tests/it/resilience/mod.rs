@@ -1,22 +1,26 @@
 //! The store around a store: deadline, breaker, and what rules do meanwhile.
 
 mod commit;
+mod interrupted;
+mod parts;
+mod returning;
+mod store;
 
 use std::{
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicU32, Ordering},
     },
     time::Duration,
 };
 
 use sluicegate::{
-    Decision, Limiter, LimiterBuilder, MemoryStore, Observer, OnFailure, Quota, Resilient, Rule, StoreErrorKind,
-    StoreEvent, key,
+    Decision, Limiter, LimiterBuilder, MemoryStore, OnFailure, Quota, Resilient, Rule, StoreErrorKind, StoreEvent, key,
 };
 use tokio::time::{Instant, advance};
 
 use crate::support::{
+    events::Events,
     flaky::{Flaky, Mood},
     log::Log,
 };
@@ -50,19 +54,10 @@ async fn fail(limiter: &Limiter, times: usize) {
     }
 }
 
-/// Keeps what it is told of the store.
-#[derive(Clone, Default)]
-struct Events(Arc<Mutex<Vec<StoreEvent>>>);
-
-impl Observer for Events {
-    fn store(&self, event: &StoreEvent) {
-        self.0.lock().expect("no panic").push(event.clone());
-    }
-}
-
-impl Events {
-    fn take(&self) -> Vec<StoreEvent> {
-        std::mem::take(&mut self.0.lock().expect("no panic"))
+/// Lets everybody else do what can be done now.
+async fn settled() {
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
     }
 }
 
@@ -197,13 +192,17 @@ async fn calls_that_fail_together_are_one_failure() {
 /// Making a connection may take longer than a probe: once it is made, nobody waits for the next turn.
 #[tokio::test(start_paused = true)]
 async fn a_new_connection_is_tried_at_once() {
-    let store = Flaky::default();
-    let limiter = limiter(&store);
+    let (store, events) = (Flaky::default(), Events::default());
+    let limiter = around(&store).rule(rule("r", 1_000)).observer(events.clone()).build().expect("sound");
     store.set(DOWN);
     fail(&limiter, 5).await;
     store.set(Mood::Well);
     assert_eq!(kind(&ask(&limiter).await), Some(StoreErrorKind::Open));
+    // Nothing else speaks for asking.
+    store.tell(&StoreEvent::ScriptSent);
+    assert_eq!(kind(&ask(&limiter).await), Some(StoreErrorKind::Open));
     store.tell(&StoreEvent::Connected);
+    assert_eq!((events.connected(), events.scripts_sent()), (1, 1), "what the store tells is passed on");
     assert_eq!(kind(&ask(&limiter).await), None);
     // One try for each connection: a server that takes connections and no calls is not asked more often.
     store.set(DOWN);
@@ -287,8 +286,8 @@ async fn a_process_has_its_part_of_the_quota_as_many_as_there_are() {
     fleet.store(4, Ordering::Relaxed);
     assert_eq!(admitted(&live, "a", 3_000).await, 1_000, "what is spent stays spent");
     assert_eq!(admitted(&live, "b", 3_000).await, 2_000);
-    fleet.store(0, Ordering::Relaxed);
-    assert_eq!(admitted(&live, "c", 9_000).await, 8_000);
+    let nobody = build(Resilient::new(store.clone()).share(0.5).instances_by(|| 0));
+    assert_eq!(admitted(&nobody, "c", 9_000).await, 4_000, "this one is there");
 }
 
 /// Five a day over eight processes are less than one each: one every other day.
@@ -327,6 +326,35 @@ async fn what_waiting_does_not_mend_shouts_and_opens_nothing() {
     assert_eq!(store.spends(), 50, "every request still asks");
     assert!(log.text().contains("ERROR") && log.text().contains("does not mend itself"), "{}", log.text());
     assert!(!log.text().contains("breaker"));
+}
+
+/// A probe that is told off has reached the server, so the breaker closes: the fault is another, and is to be seen.
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_is_told_off_closes_the_breaker() {
+    let store = Flaky::default();
+    let limiter = limiter(&store);
+    store.set(DOWN);
+    fail(&limiter, 5).await;
+    store.set(Mood::Fails(StoreErrorKind::Permanent));
+    advance(Duration::from_secs(33)).await;
+    for _ in 0..3 {
+        assert_eq!(kind(&ask(&limiter).await), Some(StoreErrorKind::Permanent));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_breaker_may_open_at_the_first_failure() {
+    let store = Flaky::default();
+    let around = Resilient::new(store.clone()).open_after(1, Duration::from_secs(10));
+    let limiter = Limiter::builder(around).rule(rule("r", 1_000)).build().expect("sound");
+    for _ in 0..2 {
+        store.set(DOWN);
+        assert_eq!(kind(&ask(&limiter).await), Some(StoreErrorKind::Unavailable));
+        store.set(Mood::Well);
+        assert_eq!(kind(&ask(&limiter).await), Some(StoreErrorKind::Open));
+        advance(Duration::from_secs(33)).await;
+        assert_eq!(kind(&ask(&limiter).await), None);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -435,7 +463,10 @@ fn settings_out_of_range_are_said_at_build_time() {
         (new().share(1.1), "share"),
         (new().instances(0), "instances"),
         (new().open_after(0, Duration::from_secs(1)), "open_after"),
+        (new().open_after(10_001, Duration::from_secs(1)), "open_after"),
         (new().open_after(5, Duration::ZERO), "open_after"),
+        (new().open_after(5, Duration::from_secs(3_601)), "open_after"),
+        (new().open_for(Duration::from_secs(3_601)), "open_for"),
         (new().open_for(Duration::ZERO), "open_for"),
         (new().deadline(Duration::ZERO), "deadline"),
         (Resilient::new(Resilient::new(MemoryStore::new())).deadline(Duration::from_millis(9)), "deadline"),

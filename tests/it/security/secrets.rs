@@ -1,8 +1,12 @@
 //! A canary in every place where secrets are: it is in no log, error or `Debug`.
 
-use std::time::Duration;
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
-use sluicegate::{Limiter, Quota, RedisStore, Rule, key};
+use sluicegate::{Decision, Limiter, Observer, Quota, RedisStore, Rule, StoreEvent, key};
 
 use crate::support::{
     log::Log,
@@ -70,6 +74,40 @@ async fn no_key_is_told() {
         &format!("{decision:?} {:?} {limiter:?} {:?}", decision.failure(), limiter.reset([("other", CANARY)]).await);
     assert!(!told.contains(CANARY), "{told}");
     assert!(!log.text().contains(CANARY));
+}
+
+/// Whoever labels measures with what it is told of decisions gets as many series as there are rules and outcomes.
+#[tokio::test]
+async fn what_observers_are_told_does_not_grow_with_keys() {
+    #[derive(Clone, Default)]
+    struct Labels(Arc<Mutex<BTreeSet<String>>>);
+
+    impl Observer for Labels {
+        fn decided(&self, decision: &Decision) {
+            let rules = decision.standings().map(|standing| (standing.rule().to_owned(), standing.is_refused()));
+            let rules: Vec<_> = rules.collect();
+            let label = format!("{rules:?} {} {:?}", decision.is_allowed(), decision.failure());
+            self.0.lock().expect("no panic").insert(label);
+        }
+
+        fn store(&self, event: &StoreEvent) {
+            self.0.lock().expect("no panic").insert(format!("{event:?}"));
+        }
+    }
+
+    let labels = Labels::default();
+    let rule = Rule::gcra("r", Quota::per_hour(1)).key(key::given());
+    let store = sluicegate::MemoryStore::new().max_keys(50_000);
+    let limiter = Limiter::builder(store).rule(rule).observer(labels.clone()).build().expect("sound");
+    for key in 0..100_000 {
+        for _ in 0..2 {
+            let _ = limiter.acquire([("r", format!("{CANARY}{key}"))]).await;
+        }
+    }
+    let labels = labels.0.lock().expect("no panic").clone();
+    // Admitted, refused, and that the store is full.
+    assert_eq!(labels.len(), 3, "{labels:?}");
+    assert!(labels.iter().all(|label| !label.contains(CANARY)), "{labels:?}");
 }
 
 /// Text that is logged cannot begin a line of its own.

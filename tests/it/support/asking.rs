@@ -1,50 +1,10 @@
 //! A limiter with one rule over a store, what it tells, and how to ask it.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use sluicegate::{Decision, Limiter, Observer, Quota, RedisStore, Rule, StoreError, StoreEvent, key};
+use sluicegate::{Decision, Limiter, Quota, RedisStore, Rule, StoreError, key};
 
-use super::stores::namespace;
-
-/// Remembers what happened to the store.
-#[derive(Clone, Default)]
-pub struct Events(Arc<Mutex<Vec<StoreEvent>>>);
-
-impl Observer for Events {
-    fn store(&self, event: &StoreEvent) {
-        self.0.lock().expect("no panic").push(event.clone());
-    }
-}
-
-impl Events {
-    pub fn count(&self, wanted: fn(&StoreEvent) -> bool) -> usize {
-        self.0.lock().expect("no panic").iter().filter(|event| wanted(event)).count()
-    }
-
-    pub fn connected(&self) -> usize {
-        self.count(|event| *event == StoreEvent::Connected)
-    }
-
-    pub fn connect_failed(&self) -> usize {
-        self.count(|event| matches!(event, StoreEvent::ConnectFailed(_)))
-    }
-
-    pub fn disconnected(&self) -> usize {
-        self.count(|event| matches!(event, StoreEvent::Disconnected(_)))
-    }
-
-    /// Waits until it is so.
-    pub async fn until(&self, so: impl Fn(&Events) -> bool) {
-        let since = Instant::now();
-        while !so(self) {
-            assert!(since.elapsed() < Duration::from_secs(20), "{:?}", self.0.lock().expect("no panic"));
-            tokio::task::yield_now().await;
-        }
-    }
-}
+use super::{events::Events, stores::namespace};
 
 pub fn rule() -> Rule {
     Rule::fixed_window("r", Quota::per_hour(1_000_000)).from_first_request().key(key::given())
@@ -80,7 +40,8 @@ pub async fn until_answered(limiter: &Limiter) -> Duration {
             return since.elapsed();
         }
         assert!(since.elapsed() < Duration::from_secs(20), "{:?}", decision.failure());
-        // Two hundred requests a second, and the processor to those whom they wait for.
+        // A connection is tried when somebody asks, so there is no event to wait for: two hundred requests a second, and the
+        // processor to those whom they wait for.
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

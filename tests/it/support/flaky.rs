@@ -4,11 +4,12 @@ use std::{
     collections::HashMap,
     future::pending,
     sync::{Arc, Mutex, Weak},
+    task::{Context, Poll, Waker},
 };
 
 use sluicegate::{
     MemoryStore, Observer, StoreError, StoreErrorKind, StoreEvent,
-    store::{Answer, Ask, Line, Partial, Purpose, Store, StoreFuture, Verdict},
+    store::{Answer, Ask, Line, Partial, Purpose, Store, StoreFuture, Time, Verdict},
 };
 
 /// What happens to an ask.
@@ -21,6 +22,8 @@ pub enum Mood {
     LosesTheReply,
     /// Never answers.
     Hangs,
+    /// Charges, and never answers.
+    ChargesAndHangs,
 }
 
 /// Lines whose key begins with a digit are kept in the part of that number, others in part 0. Each part has a mood.
@@ -32,6 +35,7 @@ struct Inner {
     store: MemoryStore,
     moods: Mutex<HashMap<usize, Mood>>,
     asked: Mutex<Vec<(usize, Purpose)>>,
+    times: Mutex<Vec<(Purpose, Time)>>,
     observers: Observers,
 }
 
@@ -52,6 +56,11 @@ impl Flaky {
     /// The parts that were asked since the last call, one for each line.
     pub fn asked(&self) -> Vec<(usize, Purpose)> {
         std::mem::take(&mut self.0.asked.lock().expect("no panic"))
+    }
+
+    /// When each ask since the last call was made, by its own word.
+    pub fn times(&self) -> Vec<(Purpose, Time)> {
+        std::mem::take(&mut self.0.times.lock().expect("no panic"))
     }
 
     /// How many asks to spend there were since the last call.
@@ -87,6 +96,7 @@ impl Store for Flaky {
 
     fn acquire<'a>(&'a self, ask: &'a Ask<'a>) -> StoreFuture<'a, Answer> {
         Box::pin(async move {
+            self.0.times.lock().expect("no panic").push((ask.purpose, ask.time));
             let moods: Vec<Mood> = ask
                 .lines
                 .iter()
@@ -99,13 +109,16 @@ impl Store for Flaky {
             if moods.contains(&Mood::Hangs) {
                 return pending().await;
             }
-            let reached = |mood: &Mood| matches!(mood, Mood::Well | Mood::LosesTheReply);
+            let reached = |mood: &Mood| matches!(mood, Mood::Well | Mood::LosesTheReply | Mood::ChargesAndHangs);
             let lines: Vec<Line<'_>> =
                 ask.lines.iter().zip(&moods).filter(|(_, mood)| reached(mood)).map(|(line, _)| *line).collect();
             let answer = match lines.is_empty() {
                 true => Answer::default(),
                 false => self.0.store.acquire(&Ask { lines: &lines, ..*ask }).await?,
             };
+            if moods.contains(&Mood::ChargesAndHangs) {
+                return pending().await;
+            }
             let Some(bad) = moods.iter().find(|mood| **mood != Mood::Well) else { return Ok(answer) };
             let mut judged = answer.verdicts().iter();
             let verdict = |mood: &Mood| -> Option<Verdict> {
@@ -123,10 +136,43 @@ impl Store for Flaky {
     }
 
     fn reset<'a>(&'a self, lines: &'a [Line<'a>]) -> StoreFuture<'a, ()> {
+        if lines.iter().any(|line| self.mood(self.part(line)) == Mood::Hangs) {
+            return Box::pin(pending());
+        }
         self.0.store.reset(lines)
     }
 
     fn part(&self, line: &Line<'_>) -> usize {
         line.key.first().filter(|byte| byte.is_ascii_digit()).map_or(0, |byte| usize::from(byte - b'0'))
+    }
+}
+
+/// The same where it is asked, without waiting; what hangs is left to be waited for.
+#[derive(Clone, Debug)]
+pub struct AtOnce(pub Flaky);
+
+impl Store for AtOnce {
+    fn acquire_now(&self, ask: &Ask<'_>, answer: &mut Answer) -> Option<Result<(), StoreError>> {
+        let mut context = Context::from_waker(Waker::noop());
+        match self.0.acquire(ask).as_mut().poll(&mut context) {
+            Poll::Ready(decided) => Some(decided.map(|decided| *answer = decided)),
+            Poll::Pending => None,
+        }
+    }
+
+    fn acquire<'a>(&'a self, ask: &'a Ask<'a>) -> StoreFuture<'a, Answer> {
+        self.0.acquire(ask)
+    }
+
+    fn reset<'a>(&'a self, lines: &'a [Line<'a>]) -> StoreFuture<'a, ()> {
+        self.0.reset(lines)
+    }
+
+    fn observe(&self, observer: &Arc<dyn Observer>) {
+        self.0.observe(observer);
+    }
+
+    fn part(&self, line: &Line<'_>) -> usize {
+        self.0.part(line)
     }
 }

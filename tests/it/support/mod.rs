@@ -7,6 +7,7 @@ pub mod checker;
 pub mod cluster;
 pub mod dice;
 pub mod echo;
+pub mod events;
 pub mod fault_proxy;
 pub mod faulted;
 pub mod flaky;
