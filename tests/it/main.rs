@@ -10,6 +10,7 @@ mod build_errors;
 mod cell;
 mod check;
 mod cluster;
+mod cluster_apart;
 mod cluster_faults;
 mod cluster_traces;
 mod corners;
