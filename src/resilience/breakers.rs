@@ -139,11 +139,7 @@ impl Gates<'_> {
 
     /// Tells the breakers how the lines that were let through fared: `error` is that of the line at this place of the ask, and none
     /// if it was answered. Answers whether the store answered any part whole.
-    pub(super) fn report<'e>(
-        mut self,
-        error: impl Fn(usize) -> Option<&'e StoreError>,
-        observers: &Observers,
-    ) -> bool {
+    pub(super) fn report<'e>(mut self, error: impl Fn(usize) -> Option<&'e StoreError>, observers: &Observers) -> bool {
         let now = Instant::now();
         let (parts, lines) = (std::mem::take(&mut self.parts), &self.lines);
         let mut any = false;

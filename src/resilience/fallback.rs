@@ -42,10 +42,7 @@ impl Shared {
         let error = match outcome {
             Some(Ok(answer)) => {
                 // A look-up may have been answered by a replica, and says nothing of who takes charges.
-                if ask.purpose != Purpose::Peek
-                    && gates.report(|_| None, &self.observers)
-                    && !self.journal.is_empty()
-                {
+                if ask.purpose != Purpose::Peek && gates.report(|_| None, &self.observers) && !self.journal.is_empty() {
                     self.commit_missed(ask.time);
                 }
                 if whole {

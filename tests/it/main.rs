@@ -11,6 +11,7 @@ mod cell;
 mod check;
 mod cluster;
 mod cluster_apart;
+mod cluster_engines;
 mod cluster_faults;
 mod cluster_traces;
 mod corners;

@@ -372,6 +372,7 @@ impl RedisStoreBuilder {
             dial: Arc::new(Dial { sockets: self.sockets.clone(), tls, timeout: self.connect_timeout }),
             bare: self.bare,
             engine: self.engine,
+            cluster: self.cluster,
             scripts: Arc::default(),
             observers: Arc::default(),
         })

@@ -41,6 +41,7 @@ const MARGIN_INJECTED: f64 = 3_600_000.0;
 pub(super) struct Node {
     pub(super) connections: Connections,
     pub(super) engine: Engine,
+    pub(super) in_cluster: bool,
     /// Whether it is a replica, which only looks.
     pub(super) is_replica: bool,
     /// The last time that was injected, or zero. A reset names none, and [`Engine::Plain`] has times in names.

@@ -31,6 +31,8 @@ pub(super) struct Wiring {
     /// Whether a limiter is to use the store as it is.
     pub(super) bare: bool,
     pub(super) engine: Engine,
+    /// Whether the servers are nodes of a Cluster.
+    pub(super) cluster: bool,
     pub(super) scripts: Arc<Scripts>,
     pub(super) observers: Arc<Observers>,
 }
@@ -60,6 +62,7 @@ impl Wiring {
         Node {
             connections: Connections::new(supply, self.connections, self.connect_timeout, &self.observers),
             engine: self.engine,
+            in_cluster: self.cluster,
             is_replica: false,
             injected: AtomicU64::new(0),
             scripts: Arc::clone(&self.scripts),

@@ -36,9 +36,11 @@ pub struct Shape<'a> {
     pub announced: &'a [u16],
     /// The servers' ports, where they must be known before: for proxies. One for each node, or none.
     pub ports: &'a [u16],
+    /// More settings of the servers: for each node, or none.
+    pub settings: &'a [Vec<String>],
 }
 
-pub const PLAIN: Shape<'static> = Shape { primaries: 3, replicas: 0, announced: &[], ports: &[] };
+pub const PLAIN: Shape<'static> = Shape { primaries: 3, replicas: 0, announced: &[], ports: &[], settings: &[] };
 
 impl Cluster {
     /// Three primaries that all tests share. Do no harm to it, and give each test a namespace of its own.
@@ -53,7 +55,7 @@ impl Cluster {
         let announced: Vec<u16> = (0..count).map(|node| *shape.announced.get(node).unwrap_or(&ports[node])).collect();
         let mut files = Vec::new();
         let mut nodes = Vec::new();
-        for (port, announced) in ports.iter().zip(&announced) {
+        for (place, (port, announced)) in ports.iter().zip(&announced).enumerate() {
             let file = std::env::temp_dir().join(format!("sluicegate-{}-{port}.conf", std::process::id()));
             let (name, announced) = (file.to_string_lossy().into_owned(), announced.to_string());
             files.push(file);
@@ -62,7 +64,8 @@ impl Cluster {
             // Or all slots are refused while one primary is being replaced.
             let announce = [&announce[..], &["--cluster-require-full-coverage", "no"]].concat();
             let quick = ["--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"];
-            nodes.push(Server::start_on(version, *port, &[&more[..], &announce, &quick].concat()));
+            let settings: Vec<&str> = shape.settings.get(place).into_iter().flatten().map(String::as_str).collect();
+            nodes.push(Server::start_on(version, *port, &[&more[..], &announce, &quick, &settings].concat()));
         }
         let cluster = Cluster { nodes, primaries: shape.primaries, announced, files };
         cluster.form();

@@ -165,6 +165,8 @@ impl Attempt {
 async fn slots(source: &Member) -> Result<Value, StoreError> {
     let mut command = redis::cmd("CLUSTER");
     command.arg("SLOTS");
+    // Why there is no connection is its own matter: a wrong password, say, or a certificate that is not trusted.
+    source.node.connections.get().await?;
     source.node.query(&command).await.map_err(|error| {
         if error.is_transient() {
             return error.uncharged();
