@@ -13,6 +13,7 @@ mod cluster;
 mod cluster_apart;
 mod cluster_engines;
 mod cluster_faults;
+mod cluster_plain;
 mod cluster_traces;
 mod corners;
 mod cors;

@@ -297,13 +297,10 @@ impl RedisStoreBuilder {
         if !self.replicas.is_empty() {
             return wrong("peek_from_replicas", "is for single servers and Sentinel; of a Cluster primaries answer");
         }
-        if self.engine == Engine::Plain {
-            return wrong("no_scripts", "does not follow slots that move; of a Cluster, use scripts or functions");
-        }
         let seeds: Vec<ConnectionInfo> = seeds.iter().map(|seed| self.greeted(seed.clone())).collect();
         let cluster = Cluster::new(Arc::clone(&wiring), &seeds)?;
         let none = Replicas::new(&[], &wiring);
-        Ok(RedisStore::new(Topology::Cluster(Arc::new(cluster)), none, wiring))
+        Ok(RedisStore::new(Topology::Cluster(cluster), none, wiring))
     }
 
     /// The addresses, and whether the other settings go with them.
@@ -372,7 +369,7 @@ impl RedisStoreBuilder {
             dial: Arc::new(Dial { sockets: self.sockets.clone(), tls, timeout: self.connect_timeout }),
             bare: self.bare,
             engine: self.engine,
-            cluster: self.cluster,
+            injected: Arc::default(),
             scripts: Arc::default(),
             observers: Arc::default(),
         })

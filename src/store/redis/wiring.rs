@@ -31,8 +31,8 @@ pub(super) struct Wiring {
     /// Whether a limiter is to use the store as it is.
     pub(super) bare: bool,
     pub(super) engine: Engine,
-    /// Whether the servers are nodes of a Cluster.
-    pub(super) cluster: bool,
+    /// The last time that was injected, or zero. A reset names none, and [`Engine::Plain`] has times in names.
+    pub(super) injected: Arc<AtomicU64>,
     pub(super) scripts: Arc<Scripts>,
     pub(super) observers: Arc<Observers>,
 }
@@ -62,9 +62,9 @@ impl Wiring {
         Node {
             connections: Connections::new(supply, self.connections, self.connect_timeout, &self.observers),
             engine: self.engine,
-            in_cluster: self.cluster,
+            place: None,
             is_replica: false,
-            injected: AtomicU64::new(0),
+            injected: Arc::clone(&self.injected),
             scripts: Arc::clone(&self.scripts),
             functions: Functions::default(),
             given: Given::default(),

@@ -43,7 +43,7 @@ impl Node {
         let sent = now();
         let answer = match (ask.lines, &throttles[..], ask.purpose) {
             // Nodes of a Cluster do not know that the command has a key, and run it for slots that are not theirs. Of a script they do.
-            ([line], [throttle], Purpose::Spend) if line.cost <= throttle.capacity && !self.in_cluster => {
+            ([line], [throttle], Purpose::Spend) if line.cost <= throttle.capacity && self.place.is_none() => {
                 let reply = self.send_to_cell(live, &command(line, throttle)).await?;
                 reply::of_command(&reply, throttle, line.cost, sent)
             }

@@ -11,13 +11,14 @@ mod join;
 mod load;
 mod map;
 mod members;
+mod place;
 mod redirect;
 mod shares;
 mod slot;
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard},
+    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak},
 };
 
 use redis::ConnectionInfo;
@@ -32,16 +33,17 @@ use self::{
     load::Loading,
     members::{Member, Members},
 };
-use super::wiring::Wiring;
+use super::{node::Node, wiring::Wiring};
 use crate::{
     error::{BuildError, StoreError, StoreErrorKind},
     store::{Answer, Ask, Line},
 };
 
-pub(super) use self::redirect::Redirect;
+pub(super) use self::{place::Place, redirect::Redirect};
 
 /// The nodes of a Cluster.
 pub(super) struct Cluster {
+    me: Weak<Cluster>,
     wiring: Arc<Wiring>,
     seeds: Vec<Address>,
     /// How to connect to any node, but for its address.
@@ -54,7 +56,7 @@ pub(super) struct Cluster {
 
 impl Cluster {
     /// A Cluster that some of its nodes are known of.
-    pub(super) fn new(wiring: Arc<Wiring>, seeds: &[ConnectionInfo]) -> Result<Cluster, BuildError> {
+    pub(super) fn new(wiring: Arc<Wiring>, seeds: &[ConnectionInfo]) -> Result<Arc<Cluster>, BuildError> {
         let Some(like) = seeds.first() else {
             return Err(BuildError::new("url", "no address; give one or several of the Cluster's nodes"));
         };
@@ -70,14 +72,15 @@ impl Cluster {
             }
             addresses.push(address);
         }
-        Ok(Cluster {
+        Ok(Arc::new_cyclic(|me| Cluster {
+            me: Weak::clone(me),
             wiring,
             seeds: addresses,
             like: like.clone(),
             members: RwLock::default(),
             loading: Mutex::default(),
             returning: Arc::new(Semaphore::new(give_back::MOST)),
-        })
+        }))
     }
 
     fn members(&self) -> RwLockReadGuard<'_, Members> {
@@ -102,7 +105,8 @@ impl Cluster {
         let supply = self.wiring.supply_any(address.info(&self.like)).map_err(|_| {
             StoreError::new(StoreErrorKind::Permanent, "a node of the Cluster has an address that leads to no server")
         })?;
-        let node = Arc::new(self.wiring.node(&supply));
+        let place = Some(Place::new(&self.me, address));
+        let node = Arc::new(Node { place, ..self.wiring.node(&supply) });
         Ok(Arc::new(Member { address: address.clone(), node, part }))
     }
 
