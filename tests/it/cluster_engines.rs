@@ -6,8 +6,7 @@ use redis::cmd;
 use sluicegate::{Call, Limiter, LimiterBuilder, Quota, Rule, key, store::RedisStoreBuilder};
 
 use crate::support::{
-    cluster::{CLUSTERS, Cluster, PLAIN, Shape},
-    server::Server,
+    cluster::{CLUSTERS, Cluster, PLAIN, Shape, calls_of},
     stores::namespace,
 };
 
@@ -61,15 +60,8 @@ async fn follows_a_slot(cluster: &Cluster, limiter: &Limiter) {
     assert_eq!(used(limiter, "many", &key, MANY).await, 4);
 }
 
-/// How often a node has run commands whose name begins so.
-fn calls(node: &Server, command: &str) -> u64 {
-    let stats: String = node.ask(cmd("INFO").arg("commandstats"));
-    let lines = stats.lines().filter_map(|line| line.strip_prefix(&format!("cmdstat_{command}")));
-    lines.filter_map(|line| line.split_once("calls=")?.1.split(',').next()?.parse::<u64>().ok()).sum()
-}
-
 fn loaded(cluster: &Cluster) -> Vec<u64> {
-    cluster.nodes.iter().map(|node| calls(node, "function|load")).collect()
+    cluster.nodes.iter().map(|node| calls_of(node, "function|load")).collect()
 }
 
 #[tokio::test]
@@ -89,7 +81,7 @@ async fn functions_are_loaded_on_each_primary_and_again_where_they_are_deleted()
         }
         assert_eq!(loaded(&cluster), [before[0], before[1] + 1, before[2]], "{version:?}");
         follows_a_slot(&cluster, &limiter).await;
-        let scripts: u64 = cluster.nodes.iter().map(|node| calls(node, "eval")).sum();
+        let scripts: u64 = cluster.nodes.iter().map(|node| calls_of(node, "eval")).sum();
         assert_eq!(scripts, 0, "{version:?}");
     }
 }
@@ -106,7 +98,7 @@ async fn the_module_decides_on_each_primary() {
         let limiter = limiter(cluster.builder().cell(), slow);
         admits_two_of_five(&limiter, &keys).await;
         follows_a_slot(&cluster, &limiter).await;
-        assert!(cluster.nodes.iter().all(|node| calls(node, "cl.throttle") > 0), "{version:?}");
+        assert!(cluster.nodes.iter().all(|node| calls_of(node, "cl.throttle") > 0), "{version:?}");
         limiter.reset(Call::new().key("many", &*keys[0]).key("two", &*keys[1])).await.expect("both slots");
         assert_eq!(used(&limiter, "two", &keys[1], 2).await, 0, "{version:?}");
     }

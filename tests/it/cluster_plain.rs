@@ -3,7 +3,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -14,9 +14,11 @@ use sluicegate::{
     Call, Clock, Limiter, LimiterBuilder, ManualClock, Quota, Rule, key,
     store::{Id, Purpose},
 };
+use tokio::sync::Semaphore;
 
 use crate::support::{
-    cluster::{Cluster, PLAIN},
+    cluster::{Cluster, PLAIN, Shape, calls_of, cluster_port, until},
+    proxy::holding_back,
     purposed::Purposed,
     server::{VERSIONS, Version},
     stores::{BEGIN, namespace},
@@ -158,5 +160,44 @@ async fn a_hot_slot_moves_and_what_is_refused_is_taken_back_where_it_went() {
         let errors = errors.collect::<Vec<_>>().join("\n");
         let seen = ["ASK", "TRYAGAIN", "MOVED"].map(|code| errors.contains(&format!("errorstat_{code}:")));
         assert_eq!(seen, [true; 3], "{version:?}: {errors}");
+    }
+}
+
+/// A call is refused, and before it hears of that its count has moved: away altogether, or with the slot still on its way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_taken_back_follows_a_count_that_has_moved_since_the_charge() {
+    for (version, code) in [(Version::Redis7, "MOVED"), (Version::Valkey9, "ASK")] {
+        let ports = [(); 3].map(|()| cluster_port());
+        let released = Arc::new(Semaphore::new(1));
+        let (address, _) = holding_back(ports[0], Arc::clone(&released)).await;
+        let announced = [address.port(), ports[1], ports[2]];
+        let cluster = Cluster::start(version, Shape { ports: &ports, announced: &announced, ..PLAIN });
+        let (key, charges) = (cluster.key_at(0, &[]), || calls_of(&cluster.nodes[0], "incrby"));
+        let limiter = limiter(&cluster, [daily("r", 5).cost(3)]);
+        assert!(limiter.acquire([("r", &*key)]).await.is_allowed());
+        let (held, before) = (released.acquire().await.expect("open"), charges());
+        let refused = tokio::spawn({
+            let (limiter, key) = (limiter.clone(), key.clone());
+            async move { limiter.acquire([("r", &*key)]).await }
+        });
+        until("the second is charged", || charges() > before);
+        let (held, refused) = (Mutex::new(Some(held)), tokio::sync::Mutex::new(Some(refused)));
+        let finish = async || {
+            let Some(refused) = refused.lock().await.take() else { return };
+            drop(held.lock().expect("no panic").take());
+            let decision = refused.await.expect("no panic");
+            assert!(decision.is_refused() && decision.failure().is_none(), "{version:?}: {decision:?}");
+        };
+        let is_gone = || cluster.nodes[0].ask::<u64>(&cmd("DBSIZE")) == 0;
+        let on_its_way = async || {
+            if code == "ASK" && is_gone() {
+                finish().await;
+            }
+        };
+        cluster.migrate(cluster.slot(&key), 0, 1, on_its_way).await;
+        finish().await;
+        assert_eq!(used(&limiter, "r", &key, 5).await, 3, "{version:?}");
+        let errors: String = cluster.nodes[0].ask(cmd("INFO").arg("errorstats"));
+        assert!(errors.contains(&format!("errorstat_{code}:")), "{version:?}: {errors}");
     }
 }

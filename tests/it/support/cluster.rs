@@ -219,3 +219,10 @@ pub async fn calls(connection: &mut MultiplexedConnection) -> u64 {
     let scripts = stats.lines().filter(|line| line.starts_with("cmdstat_eval"));
     scripts.filter_map(number).sum()
 }
+
+/// How often a node has run commands whose name begins so.
+pub fn calls_of(node: &Server, command: &str) -> u64 {
+    let stats: String = node.ask(cmd("INFO").arg("commandstats"));
+    let lines = stats.lines().filter_map(|line| line.strip_prefix(&format!("cmdstat_{command}")));
+    lines.filter_map(|line| line.split_once("calls=")?.1.split(',').next()?.parse::<u64>().ok()).sum()
+}
