@@ -14,6 +14,7 @@ mod cluster_apart;
 mod cluster_engines;
 mod cluster_faults;
 mod cluster_plain;
+mod cluster_replicas;
 mod cluster_traces;
 mod corners;
 mod cors;

@@ -10,11 +10,8 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{node::Node, supply::Supply, wiring::Wiring};
-use crate::{
-    error::StoreError,
-    store::{Answer, Ask, Purpose},
-};
+use super::{connections::Live, node::Node, supply::Supply, wiring::Wiring};
+use crate::store::{Answer, Ask, Purpose};
 
 /// How long a replica that failed is left alone.
 const REST: Duration = Duration::from_secs(1);
@@ -41,22 +38,33 @@ impl Replicas {
         Replicas { list, next: AtomicUsize::new(0), patience: wiring.deadline / 2 }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
     pub(super) fn nodes(&self) -> impl Iterator<Item = &Node> {
         self.list.iter().map(|replica| &replica.node)
     }
 
     /// A replica's answer to a look-up. `None`: the primary is to be asked.
-    pub(super) async fn peek(&self, ask: &Ask<'_>) -> Option<Answer> {
-        if self.list.is_empty() || ask.purpose != Purpose::Peek {
+    pub(super) async fn peek(&self, ask: &Ask<'_>, until: Instant) -> Option<Answer> {
+        if self.is_empty() || ask.purpose != Purpose::Peek {
             return None;
         }
         let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.list.len();
         let mut in_turn = self.list.iter().cycle().skip(turn).take(self.list.len());
         let replica = in_turn.find(|replica| replica.is_awake())?;
         let node = &replica.node;
-        let until = Instant::now() + self.patience;
-        let answer = node.within(until, async move |used| node.decide(ask, Duration::ZERO, used).await).await;
-        answer.inspect_err(|error| replica.rest(error)).ok()
+        let until = until.min(Instant::now() + self.patience);
+        let mut redirected = false;
+        let answer = node.within(until, async |used| {
+            let answer = node.decide(ask, Duration::ZERO, used).await;
+            redirected = used.as_mut().and_then(Live::redirect).is_some();
+            answer
+        });
+        let answer = answer.await;
+        // One that points elsewhere follows another primary now, and the map will tell.
+        answer.inspect_err(|error| replica.rest(if redirected || error.is_transient() { REST } else { LONG_REST })).ok()
     }
 }
 
@@ -65,8 +73,7 @@ impl Replica {
         self.rests_until.lock().unwrap_or_else(PoisonError::into_inner).is_none_or(|until| until <= Instant::now())
     }
 
-    fn rest(&self, error: &StoreError) {
-        let rest = if error.is_transient() { REST } else { LONG_REST };
+    fn rest(&self, rest: Duration) {
         *self.rests_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + rest);
     }
 }

@@ -33,6 +33,8 @@ pub(super) struct Wiring {
     pub(super) engine: Engine,
     /// The last time that was injected, or zero. A reset names none, and [`Engine::Plain`] has times in names.
     pub(super) injected: Arc<AtomicU64>,
+    /// Whether replicas that the map of a Cluster names answer look-ups.
+    pub(super) cluster_replicas: bool,
     pub(super) scripts: Arc<Scripts>,
     pub(super) observers: Arc<Observers>,
 }
@@ -46,6 +48,11 @@ impl Wiring {
     /// Connections to a server that may be a replica.
     pub(super) fn supply_any(&self, info: ConnectionInfo) -> Result<Supply, BuildError> {
         self.pool(Target::Any(info))
+    }
+
+    /// Connections to a replica in a Cluster.
+    pub(super) fn supply_replica(&self, info: ConnectionInfo) -> Result<Supply, BuildError> {
+        self.pool(Target::Replica(info))
     }
 
     /// Connections to the primary that Sentinels name.

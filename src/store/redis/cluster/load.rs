@@ -184,7 +184,9 @@ impl Cluster {
             return Err(StoreError::new(StoreErrorKind::Refused, text));
         }
         let mut members = self.members.write().unwrap_or_else(PoisonError::into_inner);
-        members.adopt(&ranges, source, &|address, part| self.member(address, part))
+        members.adopt(&ranges, source, &|address, part| self.member(address, part))?;
+        members.enlist(&ranges, &|addresses| self.replicas_at(addresses));
+        Ok(())
     }
 }
 

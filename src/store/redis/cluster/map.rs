@@ -12,6 +12,7 @@ pub(super) struct Range {
     pub(super) first: u16,
     pub(super) last: u16,
     pub(super) owner: Address,
+    pub(super) replicas: Vec<Address>,
 }
 
 /// The ranges that `here` told of. What makes no sense is left out: an owner that is missing shows when it is asked.
@@ -22,10 +23,10 @@ pub(super) fn read(reply: &Value, here: &Address) -> Vec<Range> {
 
 fn range(entry: &Value, here: &Address) -> Option<Range> {
     let Value::Array(fields) = entry else { return None };
-    // Replicas follow; they take no charges.
-    let [Value::Int(first), Value::Int(last), owner, ..] = &fields[..] else { return None };
+    let [Value::Int(first), Value::Int(last), owner, replicas @ ..] = &fields[..] else { return None };
     let slot = |number: i64| u16::try_from(number).ok().filter(|slot| usize::from(*slot) < SLOTS);
-    Some(Range { first: slot(*first)?, last: slot(*last)?, owner: node(owner, here)? })
+    let replicas = replicas.iter().filter_map(|replica| node(replica, here)).collect();
+    Some(Range { first: slot(*first)?, last: slot(*last)?, owner: node(owner, here)?, replicas })
 }
 
 /// Host, port, id, and more ways to reach it on newer servers.

@@ -33,7 +33,7 @@ use self::{
     load::Loading,
     members::{Member, Members},
 };
-use super::{node::Node, wiring::Wiring};
+use super::{node::Node, replicas::Replicas, wiring::Wiring};
 use crate::{
     error::{BuildError, StoreError, StoreErrorKind},
     store::{Answer, Ask, Line},
@@ -108,6 +108,16 @@ impl Cluster {
         let place = Some(Place::new(&self.me, address));
         let node = Arc::new(Node { place, ..self.wiring.node(&supply) });
         Ok(Arc::new(Member { address: address.clone(), node, part }))
+    }
+
+    /// Connections to replicas at these addresses, if they are to be asked and there are any.
+    fn replicas_at(&self, addresses: &[Address]) -> Option<Arc<Replicas>> {
+        if !self.wiring.cluster_replicas {
+            return None;
+        }
+        let supply = |address: &Address| self.wiring.supply_replica(address.info(&self.like)).ok();
+        let replicas = Replicas::new(&addresses.iter().filter_map(supply).collect::<Vec<_>>(), &self.wiring);
+        (!replicas.is_empty()).then(|| Arc::new(replicas))
     }
 
     /// The number of the node that keeps this line now.
