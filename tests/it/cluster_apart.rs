@@ -6,11 +6,14 @@ use std::{
 };
 
 use redis::cmd;
-use sluicegate::{Call, Limiter, LimiterBuilder, Observer, OnFailure, Quota, Rule, StoreErrorKind, StoreEvent, key};
+use sluicegate::{
+    Call, Limiter, LimiterBuilder, Observer, OnFailure, Quota, Rule, StoreError, StoreErrorKind, StoreEvent, key,
+};
 
 use crate::support::{
-    cluster::{CLUSTERS, Cluster, PLAIN},
+    cluster::{CLUSTERS, Cluster, PLAIN, Shape, until},
     log::Log,
+    server::Version,
     stores::namespace,
 };
 
@@ -43,14 +46,20 @@ impl Two {
     async fn start(cluster: Cluster, on_failure: OnFailure) -> Two {
         let (keys, events) = ([0, 1].map(|place| cluster.key_at(place, &[])), Events::default());
         let store = cluster.builder().deadline(Duration::from_millis(300)).build().expect("sound");
-        let builder = Limiter::builder(store).namespace(namespace()).observer(events.clone()).on_failure(on_failure);
         let rule = |name| Rule::fixed_window(name, Quota::per_day(CAPACITY)).key(key::given());
-        let limiter = ["denied", "hung"].map(rule).into_iter().fold(builder, LimiterBuilder::rule);
-        let two = Two { cluster, keys, limiter: limiter.build().expect("sound"), events };
+        let limiter = |builder| {
+            let limiter = ["denied", "hung"].map(rule).into_iter().fold(builder, LimiterBuilder::rule);
+            limiter.build().expect("sound")
+        };
+        let builder = Limiter::builder(store.clone()).namespace(namespace());
+        let two = Two { cluster, keys, limiter: limiter(builder), events: Events::default() };
         let since = Instant::now();
         while two.peek().await.is_none() {
             assert!(since.elapsed() < Duration::from_secs(5), "not ready");
         }
+        // Another one, which has neither failed nor logged anything.
+        let builder = Limiter::builder(store).namespace(namespace()).observer(events.clone()).on_failure(on_failure);
+        let two = Two { limiter: limiter(builder), events, ..two };
         assert!(two.limiter.acquire(two.both()).await.failure().is_none());
         two
     }
@@ -93,7 +102,7 @@ async fn one_that_hangs_opens_its_breaker_and_one_that_denies_shouts() {
         let shouted = log.lines().find(|line| line.contains("ERROR")).unwrap_or_else(|| panic!("{version:?}: {log}"));
         assert!(shouted.contains("NOPERM"), "{version:?}: {shouted}");
         let decision = two.limiter.acquire(two.both()).await;
-        let kind = decision.failure().map(sluicegate::StoreError::kind);
+        let kind = decision.failure().map(StoreError::kind);
         assert_eq!(kind, Some(StoreErrorKind::Permanent), "{version:?}: the other is not asked");
     }
 }
@@ -135,5 +144,40 @@ async fn a_node_that_may_have_charged_keeps_no_others_lines_from_being_committed
         }
         // Of the one that hung, what it came to after the deadline counts for nothing.
         assert_eq!(used, Some([5, 1]), "{version:?}");
+    }
+}
+
+/// Two primaries die, and their replicas take over one after the other: the second is found too, though it was not the last to
+/// fail, and though its breaker keeps requests from coming upon it.
+#[tokio::test]
+async fn the_successors_of_two_that_die_at_once_are_both_found() {
+    // It takes ten seconds.
+    for version in [Version::Valkey9] {
+        // They take over when they are told to.
+        let settings = [(); 6].map(|()| ["--cluster-replica-no-failover", "yes"].map(str::to_owned).to_vec());
+        let shape = Shape { replicas: 1, settings: &settings, ..PLAIN };
+        let two = Two::start(Cluster::start(version, shape), OnFailure::Allow).await;
+        let ask =
+            async |rule: &str, key: &str| two.limiter.acquire([(rule, key)]).await.failure().map(StoreError::kind);
+        let [first, second] = [("denied", &*two.keys[0]), ("hung", &*two.keys[1])];
+        two.cluster.nodes[..2].iter().for_each(|node| node.signal("KILL"));
+        // The first of them is the last to fail.
+        for (rule, key) in [second, first] {
+            let since = Instant::now();
+            while ask(rule, key).await != Some(StoreErrorKind::Open) {
+                assert!(since.elapsed() < Duration::from_secs(10), "{version:?}: its breaker does not open");
+            }
+        }
+        for (place, (rule, key)) in [first, second].into_iter().enumerate() {
+            let replica = &two.cluster.nodes[3 + place];
+            replica.ask::<()>(cmd("CLUSTER").arg("FAILOVER").arg("TAKEOVER"));
+            // With two of three primaries gone no node served anybody.
+            until("it serves", || replica.ask::<String>(cmd("CLUSTER").arg("INFO")).contains("cluster_state:ok"));
+            let since = Instant::now();
+            while let Some(kind) = ask(rule, key).await {
+                assert!(since.elapsed() < Duration::from_secs(6), "{version:?}: {place} was not found: {kind:?}");
+                tokio::task::yield_now().await;
+            }
+        }
     }
 }
