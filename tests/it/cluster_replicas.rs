@@ -11,6 +11,9 @@ use crate::support::{
     stores::namespace,
 };
 
+/// Chooses one.
+type Engine = fn(RedisStoreBuilder) -> RedisStoreBuilder;
+
 const REPLICAS: Shape<'static> = Shape { replicas: 1, ..PLAIN };
 
 fn limiter(builder: RedisStoreBuilder, deadline: Duration) -> Limiter {
@@ -47,7 +50,7 @@ async fn the_replicas_of_each_primary_answer_look_ups_in_its_slots() {
         let cluster = Cluster::start(version, REPLICAS);
         let (primaries, replicas) = cluster.nodes.split_at(3);
         let keys = [0, 1, 2].map(|place| cluster.key_at(place, &[]));
-        let engines: [(fn(RedisStoreBuilder) -> RedisStoreBuilder, &str, [&str; 2]); 3] = [
+        let engines: [(Engine, &str, [&str; 2]); 3] = [
             (|builder| builder, "evalsha_ro:", ["eval", "fcall"]),
             (RedisStoreBuilder::functions, "evalsha_ro:", ["eval", "fcall"]),
             (RedisStoreBuilder::no_scripts, "get:", ["get:", "incrby:"]),

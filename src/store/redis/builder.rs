@@ -194,7 +194,7 @@ impl RedisStoreBuilder {
     /// The module tells times in whole seconds, rounded down: `retry_after` and `reset_after` are rounded up to the second after, so
     /// they are never too short. It knows the server's clock only, so a limiter with a clock of its own gets errors. It has no
     /// guard against charging for calls that gave up, forgets a count up to a millisecond early, and what it counts does not
-    /// reach replicas. Several rules in one decision are one script of calls to it: all are charged or none.
+    /// reach replicas. Several rules in one decision are one script of calls to it: all are charged or none. On a Cluster every decision is.
     pub fn cell(mut self) -> RedisStoreBuilder {
         self.engine = Engine::Cell;
         self
