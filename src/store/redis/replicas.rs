@@ -11,7 +11,10 @@ use std::{
 use tokio::time::Instant;
 
 use super::{connections::Live, node::Node, supply::Supply, wiring::Wiring};
-use crate::store::{Answer, Ask, Purpose};
+use crate::{
+    error::StoreError,
+    store::{Answer, Ask, Purpose},
+};
 
 /// How long a replica that failed is left alone.
 const REST: Duration = Duration::from_secs(1);
@@ -46,8 +49,8 @@ impl Replicas {
         self.list.iter().map(|replica| &replica.node)
     }
 
-    /// A replica's answer to a look-up. `None`: the primary is to be asked.
-    pub(super) async fn peek(&self, ask: &Ask<'_>, until: Instant) -> Option<Answer> {
+    /// A replica's answer to a look-up, or why it gave none: then the primary is to be asked. `None`: there is no replica to ask now.
+    pub(super) async fn peek(&self, ask: &Ask<'_>, until: Instant) -> Option<Result<Answer, StoreError>> {
         if self.is_empty() || ask.purpose != Purpose::Peek {
             return None;
         }
@@ -64,7 +67,9 @@ impl Replicas {
         });
         let answer = answer.await;
         // One that points elsewhere follows another primary now, and the map will tell.
-        answer.inspect_err(|error| replica.rest(if redirected || error.is_transient() { REST } else { LONG_REST })).ok()
+        Some(
+            answer.inspect_err(|error| replica.rest(if redirected || error.is_transient() { REST } else { LONG_REST })),
+        )
     }
 }
 

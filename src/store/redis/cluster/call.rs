@@ -157,12 +157,9 @@ impl Cluster {
     /// The answer of a replica. `None`: the primary is to be asked.
     async fn peek(self: &Arc<Cluster>, slot: u16, ask: &Ask<'_>, span: Span) -> Option<Answer> {
         let replicas = self.members().replicas(slot).cloned()?;
-        let answer = replicas.peek(ask, span.until).await;
-        if answer.is_none() {
-            // It may be a primary by now, or another's.
-            self.refresh();
-        }
-        answer
+        let answer = replicas.peek(ask, span.until).await?;
+        // One that fails may be a primary by now, or another's.
+        answer.inspect_err(|_| self.refresh()).ok()
     }
 
     fn target(&self, target: &str, here: &Member) -> Result<Address, StoreError> {

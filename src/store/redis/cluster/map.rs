@@ -74,6 +74,17 @@ mod tests {
         Value::Array(vec![Value::Int(first), Value::Int(last), Value::Array(node)])
     }
 
+    #[test]
+    fn replicas_stand_behind_their_primary() {
+        let here = Address { host: "here".into(), port: 1 };
+        let node = |host: &str, port| Value::Array(vec![bulk(host), Value::Int(port), bulk("id")]);
+        let replicas = [node("10.0.0.2", 7_001), Value::Nil, node("", 7_002)];
+        let entry = [&[Value::Int(0), Value::Int(5), node("10.0.0.1", 7_000)][..], &replicas].concat();
+        let ranges = read(&Value::Array(vec![Value::Array(entry)]), &here);
+        let found = ranges.iter().flat_map(|range| &range.replicas).map(|found| (&*found.host, found.port));
+        assert_eq!(found.collect::<Vec<_>>(), [("10.0.0.2", 7_001), ("here", 7_002)]);
+    }
+
     fn hosts(reply: Vec<Value>) -> Vec<String> {
         let here = Address { host: "here".into(), port: 1 };
         let ranges = read(&Value::Array(reply), &here);

@@ -187,4 +187,30 @@ mod tests {
         let _ = members.adopt(&[range(5, 5, "b")], &seed, &make);
         assert!(members.owner(4).is_none() && members.owner(5).is_some(), "a slot may have no owner");
     }
+
+    #[test]
+    fn replicas_are_connected_to_once_and_those_of_others_left_alone() {
+        let store =
+            RedisStore::builder("redis://seed:1").cluster().peek_from_cluster_replicas().build().expect("sound");
+        let Topology::Cluster(cluster) = &store.0.topology else { panic!("no Cluster") };
+        let make = |address: &Address, part| cluster.member(address, part);
+        let seed = make(&address("seed"), 0).expect("a member");
+        let mut members = Members::default();
+        let enlist = |members: &mut Members, replicas: [&[&str]; 2]| {
+            let of = |first, last, owner, replicas: &[&str]| {
+                let replicas = replicas.iter().map(|replica| address(replica)).collect();
+                Range { replicas, ..range(first, last, owner) }
+            };
+            let ranges = [of(0, 8_000, "seed", replicas[0]), of(8_001, 16_383, "b", replicas[1])];
+            members.adopt(&ranges, &seed, &make).expect("a map");
+            members.enlist(&ranges, &|addresses| cluster.replicas_at(addresses));
+            [0, 16_383].map(|slot| members.replicas(slot).cloned())
+        };
+        let [Some(first), None] = enlist(&mut members, [&["c", "d"], &[]]) else { panic!("one has replicas") };
+        assert_eq!(first.nodes().count(), 2);
+        let [Some(same), Some(second)] = enlist(&mut members, [&["c", "d"], &["e"]]) else { panic!("both have") };
+        assert!(Arc::ptr_eq(&first, &same), "its connections are used on");
+        let [Some(fewer), Some(same)] = enlist(&mut members, [&["d"], &["e"]]) else { panic!("both have") };
+        assert!(fewer.nodes().count() == 1 && Arc::ptr_eq(&second, &same));
+    }
 }
