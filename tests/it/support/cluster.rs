@@ -159,6 +159,8 @@ impl Cluster {
         }
         setslot(target, "NODE", &target_id);
         setslot(source, "NODE", &target_id);
+        // Or the next move of the slot may be undone by one who has not heard of this one.
+        self.until("all nodes know where the slot is", |node| node.owner_of(slot).as_ref() == Some(&target_id));
     }
 }
 
@@ -184,6 +186,19 @@ impl Server {
 
     pub fn id(&self) -> String {
         self.ask(cmd("CLUSTER").arg("MYID"))
+    }
+
+    /// The id of the primary that owns a slot, as far as this node knows.
+    fn owner_of(&self, slot: u16) -> Option<String> {
+        let nodes: String = self.ask(cmd("CLUSTER").arg("NODES"));
+        let owns = |range: &str| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            // What is on its way stands in brackets.
+            matches!((first.parse::<u16>(), last.parse::<u16>()), (Ok(first), Ok(last)) if (first..=last).contains(&slot))
+        };
+        let mut lines = nodes.lines().map(|line| line.split(' '));
+        // Id, address, flags, primary, two times, epoch, state of the link, and slots.
+        lines.find(|line| line.clone().skip(8).any(owns)).and_then(|mut line| line.next().map(str::to_owned))
     }
 
     fn info(&self) -> String {
