@@ -107,6 +107,16 @@ impl StoreError {
         self
     }
 
+    /// Why the line at this place of the ask was not judged: its [own](Partial::errors) error, or else this one. `None` if it was.
+    pub(crate) fn of_line(&self, place: usize) -> Option<&StoreError> {
+        let Some(partial) = self.partial() else { return Some(self) };
+        match (partial.verdicts().get(place), partial.errors().get(place)) {
+            (Some(Some(_)), _) => None,
+            (_, Some(Some(own))) => Some(own),
+            _ => Some(self),
+        }
+    }
+
     /// What is known of the ask all the same.
     pub fn partial(&self) -> Option<&Partial> {
         self.partial.as_deref()

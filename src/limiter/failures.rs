@@ -24,9 +24,16 @@ impl Failures {
             drop(state);
             if error.is_transient() {
                 tracing::warn!(%error, failures, "no rate limit decision");
-            } else {
+            }
+            if let Some(error) = lasting(error) {
                 tracing::error!(%error, failures, "no rate limit decision; this does not mend itself");
             }
         }
     }
+}
+
+/// What needs an operator: that of one line must not hide behind another's that passes by itself.
+fn lasting(error: &StoreError) -> Option<&StoreError> {
+    let of_lines = error.partial().into_iter().flat_map(|partial| partial.errors().iter().flatten());
+    std::iter::once(error).chain(of_lines).find(|error| !error.is_transient())
 }

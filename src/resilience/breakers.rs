@@ -137,14 +137,9 @@ impl Gates<'_> {
         !matches!(pass, Some((_, Pass::Blocked(_))))
     }
 
-    /// Tells the breakers how the lines that were let through fared: `answered` by their place in the ask. Answers whether the
-    /// store answered any.
-    pub(super) fn report(
-        mut self,
-        answered: impl Fn(usize) -> bool,
-        error: Option<&StoreError>,
-        observers: &Observers,
-    ) -> bool {
+    /// Tells the breakers how the lines that were let through fared: `error` is that of the line at this place of the ask, and none
+    /// if it was answered. Answers whether the store answered any part whole.
+    pub(super) fn report<'e>(mut self, error: impl Fn(usize) -> Option<&'e StoreError>, observers: &Observers) -> bool {
         let now = Instant::now();
         let (parts, lines) = (std::mem::take(&mut self.parts), &self.lines);
         let mut any = false;
@@ -153,16 +148,17 @@ impl Gates<'_> {
                 continue;
             }
             let breaker = self.breakers.of(part);
-            let well = (0..).zip(lines).filter(|(_, of)| **of == place).all(|(line, _)| answered(line));
-            // Who is told off has reached the server.
-            let told_off = error.is_some_and(|error| error.kind() == StoreErrorKind::Permanent);
-            let change = if well || (told_off && pass == Pass::Probe) {
-                any |= well;
-                breaker.succeeded(pass)
-            } else if told_off {
-                Change::None
-            } else {
-                breaker.failed(pass, self.began, now, &self.breakers.settings)
+            let is_lasting = |error: &StoreError| error.kind() == StoreErrorKind::Permanent;
+            let errors = (0..).zip(lines).filter(|(_, of)| **of == place).filter_map(|(line, _)| error(line));
+            // One that fails one line and tells another off has failed.
+            let error = errors.min_by_key(|error| is_lasting(error));
+            any |= error.is_none();
+            let change = match error {
+                None => breaker.succeeded(pass),
+                // Who is told off has reached the server.
+                Some(error) if is_lasting(error) && pass == Pass::Probe => breaker.succeeded(pass),
+                Some(error) if is_lasting(error) => Change::None,
+                Some(_) => breaker.failed(pass, self.began, now, &self.breakers.settings),
             };
             self.breakers.note(part, change, error, observers);
         }
@@ -196,7 +192,7 @@ mod tests {
         let ask = Ask { lines: &lines, purpose: Purpose::Spend, time: Time::Store };
         let error = StoreError::new(StoreErrorKind::Unavailable, "away");
         let gates = breakers.gates(&ask, &MemoryStore::new());
-        gates.report(|_| well, (!well).then_some(&error), &Observers::default());
+        gates.report(|_| (!well).then_some(&error), &Observers::default());
     }
 
     fn opened_by(failures: u32) -> Breakers {

@@ -39,14 +39,11 @@ impl Shared {
         let asked: SmallVec<[bool; 4]> = (0..ask.lines.len()).map(|place| gates.let_through(place)).collect();
         let whole = asked.iter().all(|asked| *asked);
         let mut verdicts: Verdicts = SmallVec::from_elem(None, ask.lines.len());
-        let mut charged = false;
+        let (mut charged, mut errors) = (false, Vec::new());
         let error = match outcome {
             Some(Ok(answer)) => {
                 // A look-up may have been answered by a replica, and says nothing of who takes charges.
-                if ask.purpose != Purpose::Peek
-                    && gates.report(|place| asked.get(place) == Some(&true), None, &self.observers)
-                    && !self.journal.is_empty()
-                {
+                if ask.purpose != Purpose::Peek && gates.report(|_| None, &self.observers) && !self.journal.is_empty() {
                     self.commit_missed(ask.time);
                 }
                 if whole {
@@ -61,7 +58,13 @@ impl Shared {
                     fill(&mut verdicts, &asked, partial.verdicts().iter().copied());
                     charged = partial.is_charged();
                 }
-                gates.report(|place| verdicts.get(place).is_some_and(Option::is_some), Some(&error), &self.observers);
+                if !whole || error.partial().is_some_and(|partial| !partial.errors().is_empty()) {
+                    // The store was not asked about the others; that is their reason.
+                    errors = vec![Some(open()); ask.lines.len()];
+                    fill(&mut errors, &asked, (0..).map(|place| error.of_line(place).cloned()));
+                }
+                let own = |place| errors.get(place).map_or_else(|| error.of_line(place), Option::as_ref);
+                gates.report(own, &self.observers);
                 error
             }
             None => open(),
@@ -69,20 +72,21 @@ impl Shared {
         if ask.purpose.id().is_some() {
             return Err(error);
         }
-        Err(self.fall_back(ask, error, verdicts, charged, |place| asked.get(place) == Some(&true)))
+        Err(self.fall_back(ask, error, verdicts, errors, charged))
     }
 
-    /// Decides over the lines without a verdict. `charged`: those with one were charged.
+    /// Decides over the lines without a verdict. `errors`: why they have none, each for itself; `error`: why, if there are none
+    /// there. `charged`: those with a verdict were charged.
     fn fall_back(
         self: &Arc<Shared>,
         ask: &Ask<'_>,
         error: StoreError,
         mut verdicts: Verdicts,
+        errors: Vec<Option<StoreError>>,
         charged: bool,
-        asked: impl Fn(usize) -> bool,
     ) -> StoreError {
         if verdicts.iter().flatten().any(|verdict| verdict.wait != Wait::None) {
-            return error.with(Partial::new(verdicts.into_vec()));
+            return error.with(Partial::new(verdicts.into_vec()).failing(errors));
         }
         let answered: SmallVec<[bool; 4]> = verdicts.iter().map(Option::is_some).collect();
         let missing = |place: usize| answered.get(place) == Some(&false);
@@ -95,13 +99,13 @@ impl Shared {
                     .collect();
                 self.give_back(&lines, ask.time);
             }
-            return error.with(Partial::new(verdicts.into_vec()).refusing(refuses));
+            return error.with(Partial::new(verdicts.into_vec()).failing(errors).refusing(refuses));
         }
         if ask.purpose == Purpose::Spend {
             // What may have been charged is not charged once more.
-            let unsure = error.may_have_charged();
+            let own = |place: usize| errors.get(place).and_then(Option::as_ref).unwrap_or(&error);
             let missed = |place: usize, line: &Line<'_>| {
-                missing(place) && line.on_failure == OnFailure::Local && !(unsure && asked(place))
+                missing(place) && line.on_failure == OnFailure::Local && !own(place).may_have_charged()
             };
             let lines: SmallVec<[Line<'_>; 4]> =
                 (0..).zip(ask.lines).filter(|(place, line)| missed(*place, line)).map(|(_, line)| *line).collect();
@@ -109,7 +113,7 @@ impl Shared {
                 self.not_committed(self.journal.add(&lines));
             }
         }
-        error.with(Partial::new(verdicts.into_vec()).charged(ask.purpose == Purpose::Spend))
+        error.with(Partial::new(verdicts.into_vec()).failing(errors).charged(ask.purpose == Purpose::Spend))
     }
 
     /// Whether a rule refuses what it cannot judge.
@@ -179,10 +183,10 @@ fn pick<'a>(ask: &Ask<'a>, concerns: impl Fn(usize) -> bool) -> impl Iterator<It
     (0..).zip(ask.lines).filter(move |(place, _)| concerns(*place)).map(|(_, line)| *line)
 }
 
-/// Puts the verdicts of the lines that were asked where they belong.
-fn fill(verdicts: &mut Verdicts, asked: &[bool], known: impl Iterator<Item = Option<Verdict>>) {
-    let places = verdicts.iter_mut().zip(asked).filter(|(_, asked)| **asked);
-    for ((place, _), verdict) in places.zip(known) {
-        *place = verdict;
+/// Puts what is known of the lines that were asked where it belongs.
+fn fill<T>(all: &mut [T], asked: &[bool], known: impl Iterator<Item = T>) {
+    let places = all.iter_mut().zip(asked).filter(|(_, asked)| **asked);
+    for ((place, _), known) in places.zip(known) {
+        *place = known;
     }
 }

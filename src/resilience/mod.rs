@@ -204,7 +204,8 @@ impl Shared {
             return Err(fallback::open());
         }
         let outcome = self.ask(ask).await;
-        gates.report(|_| outcome.is_ok(), outcome.as_ref().err(), &self.observers);
+        let error = outcome.as_ref().err();
+        gates.report(|place| error?.of_line(place), &self.observers);
         outcome
     }
 

@@ -32,8 +32,7 @@ impl Shared {
         for (outcome, settled) in outcomes.iter_mut().filter(|outcome| outcome.is_ok()).zip(settled) {
             *outcome = settled;
         }
-        let error = outcomes.iter().find_map(|outcome| outcome.as_ref().err());
-        gates.report(|place| outcomes.get(place).is_some_and(Result::is_ok), error, &self.observers);
+        gates.report(|place| outcomes.get(place).and_then(|outcome| outcome.as_ref().err()), &self.observers);
         outcomes
     }
 }

@@ -97,8 +97,7 @@ fn a_bad_address_is_named_without_its_secret() {
 fn what_a_cluster_cannot_do_is_named() {
     let cluster = || RedisStore::builder(["redis://127.0.0.1:1", "redis://127.0.0.1:2"]).cluster();
     for (builder, field, remedy) in [
-        (cluster().no_scripts(), "no_scripts", "use scripts or functions"),
-        (cluster().peek_from_replicas("redis://127.0.0.1:3"), "peek_from_replicas", "primaries answer"),
+        (cluster().peek_from_replicas("redis://127.0.0.1:3"), "peek_from_replicas", "peek_from_cluster_replicas"),
         (cluster().sentinel("mymaster"), "sentinel", "not both"),
     ] {
         let error = builder.build().expect_err("a Cluster cannot");

@@ -4,7 +4,7 @@ use std::{
     future::pending,
     pin::Pin,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     task::{Context, Poll},
@@ -14,7 +14,7 @@ use std::{
 use axum::{Router, body::Body, http::Request, routing::get};
 use http::StatusCode;
 use sluicegate::{
-    Call, Charge, Clock, Limiter, ManualClock, MemoryStore, Observer, Quota, RateLimitLayer, Rule, StoreEvent, key,
+    Call, Charge, Clock, Limiter, ManualClock, MemoryStore, Quota, RateLimitLayer, Rule, StoreEvent, key,
     store::{Answer, Ask, Line, Settlement, Settling, Store, StoreFuture, Time},
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -23,6 +23,7 @@ use crate::{
     support::{
         app::{ask, get as fetch, serve, text},
         dice::Dice,
+        events::Events,
         fault_proxy::{Counts, FaultProxy},
         server::{Server, Version},
         stores::{BEGIN, Backend, every_store, namespace, patient},
@@ -263,15 +264,6 @@ impl Store for Stuck {
     }
 }
 
-#[derive(Clone, Default)]
-struct Events(Arc<Mutex<Vec<StoreEvent>>>);
-
-impl Observer for Events {
-    fn store(&self, event: &StoreEvent) {
-        self.0.lock().expect("no panic").push(event.clone());
-    }
-}
-
 /// Nothing on the path of a response waits for a settlement, and what waits is bounded.
 #[tokio::test]
 async fn nobody_waits_for_a_settlement() {
@@ -283,7 +275,7 @@ async fn nobody_waits_for_a_settlement() {
         let response = fetch(&app, "/").await;
         assert_eq!(response.status(), StatusCode::OK);
     }
-    let lost = events.0.lock().expect("no panic").clone();
+    let lost = events.all();
     assert!(!lost.is_empty() && lost.len() < 5_000, "{}", lost.len());
     assert!(lost.iter().all(|event| *event == StoreEvent::NotSettled { units: 1 }));
 }

@@ -260,6 +260,12 @@ async fn nodes_are_reached_by_name_and_as_the_user_of_the_url() {
         let url = format!("redis://app:hunter2@localhost:{}", cluster.nodes[1].port);
         let store = RedisStore::builder(&url).cluster().deadline(Duration::from_secs(30)).build().expect("sound");
         assert!(!format!("{store:?}").contains("hunter2"));
+        let stranger =
+            RedisStore::builder(url.replace("hunter2", "hunter3")).cluster().deadline(Duration::from_secs(30));
+        let stranger = limiter(stranger.build().expect("sound"), [rule("r", CAPACITY)]);
+        let error = stranger.acquire([("r", &*keys[0])]).await.failure().cloned().expect("a wrong password");
+        assert_eq!(error.kind(), StoreErrorKind::Permanent, "{version:?}: {error}");
+        assert!(error.to_string().contains("user and password"), "{version:?}: {error}");
         let limiter = limiter(store, [rule("r", CAPACITY)]);
         for key in &keys {
             let _ = ask(&limiter, [("r", &**key)]).await;

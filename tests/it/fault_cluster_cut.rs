@@ -36,15 +36,18 @@ enum Told {
 fn told(decision: &Decision, rules: usize, resilient: bool) -> Vec<Told> {
     assert!(decision.is_allowed(), "there is room: {decision:?}");
     let Some(error) = decision.failure() else { return vec![Told::Charged; rules] };
+    let partial = error.partial();
+    // Each rule by the failure of its own node.
+    let own = |rule: usize| partial.and_then(|known| known.errors().get(rule)?.as_ref()).unwrap_or(error);
     if resilient {
         // What the store missed it is told of later.
-        return vec![if error.may_have_charged() { Told::Unknown } else { Told::Charged }; rules];
+        let told = |rule| if own(rule).may_have_charged() { Told::Unknown } else { Told::Charged };
+        return (0..rules).map(told).collect();
     }
-    let partial = error.partial();
     let is_charged = |rule: usize| partial.is_some_and(|known| known.is_charged() && known.verdicts()[rule].is_some());
     let told = |rule| match () {
         () if is_charged(rule) => Told::Charged,
-        () if error.may_have_charged() => Told::Unknown,
+        () if own(rule).may_have_charged() => Told::Unknown,
         () => Told::NotCharged,
     };
     (0..rules).map(told).collect()

@@ -41,6 +41,7 @@ pub struct RedisStoreBuilder {
     engine: Engine,
     replicas: Vec<String>,
     cluster: bool,
+    cluster_replicas: bool,
 }
 
 /// Where connections come from.
@@ -74,6 +75,7 @@ impl RedisStoreBuilder {
             engine: Engine::default(),
             replicas: Vec::new(),
             cluster: false,
+            cluster_replicas: false,
         }
     }
 
@@ -192,7 +194,7 @@ impl RedisStoreBuilder {
     /// The module tells times in whole seconds, rounded down: `retry_after` and `reset_after` are rounded up to the second after, so
     /// they are never too short. It knows the server's clock only, so a limiter with a clock of its own gets errors. It has no
     /// guard against charging for calls that gave up, forgets a count up to a millisecond early, and what it counts does not
-    /// reach replicas. Several rules in one decision are one script of calls to it: all are charged or none.
+    /// reach replicas. Several rules in one decision are one script of calls to it: all are charged or none. On a Cluster every decision is.
     pub fn cell(mut self) -> RedisStoreBuilder {
         self.engine = Engine::Cell;
         self
@@ -229,6 +231,15 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// The same for a Cluster, whose map names the replicas of each primary: they answer look-ups in the slots of theirs, in turn. While
+    /// a slot moves they may take a count that has gone already for one that was never spent.
+    ///
+    /// A user needs `+readonly` beside what [`peek_from_replicas`](RedisStoreBuilder::peek_from_replicas) asks for.
+    pub fn peek_from_cluster_replicas(mut self) -> RedisStoreBuilder {
+        self.cluster_replicas = true;
+        self
+    }
+
     /// The addresses are those of nodes of a Cluster: one or several, any of which tells of the others. User, password and
     /// all else hold for every node. See the page on [Clusters](crate::guide::cluster).
     pub fn cluster(mut self) -> RedisStoreBuilder {
@@ -252,6 +263,15 @@ impl RedisStoreBuilder {
                 return Err(BuildError::new(field, "is out of range; give 1 s to 1 h, or None"));
             }
         }
+        if self.engine == Engine::Cell && (self.cluster_replicas || !self.replicas.is_empty()) {
+            let field = if self.cluster_replicas { "peek_from_cluster_replicas" } else { "peek_from_replicas" };
+            let text = format!("what redis-cell counts does not reach replicas; drop {field}, or cell()");
+            return Err(BuildError::new(field, text));
+        }
+        if self.cluster_replicas && !self.cluster {
+            let text = "is for Clusters; of other servers, name the replicas with peek_from_replicas(..)";
+            return Err(BuildError::new("peek_from_cluster_replicas", text));
+        }
         let addresses = self.addresses()?;
         let replicas: Vec<ConnectionInfo> = self.replicas.iter().map(|url| read(url)).collect::<Result<_, _>>()?;
         let wiring = self.wiring(addresses.iter().chain(&replicas))?;
@@ -270,10 +290,6 @@ impl RedisStoreBuilder {
                 }
             },
         };
-        if self.engine == Engine::Cell && !self.replicas.is_empty() {
-            let text = "what redis-cell counts does not reach replicas; drop peek_from_replicas(..), or cell()";
-            return Err(BuildError::new("peek_from_replicas", text));
-        }
         let replicas: Result<Vec<Supply>, BuildError> =
             replicas.into_iter().map(|replica| wiring.supply_any(self.greeted(replica))).collect();
         let replicas = Replicas::new(&replicas?, &wiring);
@@ -295,15 +311,13 @@ impl RedisStoreBuilder {
             );
         }
         if !self.replicas.is_empty() {
-            return wrong("peek_from_replicas", "is for single servers and Sentinel; of a Cluster primaries answer");
-        }
-        if self.engine == Engine::Plain {
-            return wrong("no_scripts", "does not follow slots that move; of a Cluster, use scripts or functions");
+            let text = "the map of a Cluster names its replicas; say peek_from_cluster_replicas() instead";
+            return wrong("peek_from_replicas", text);
         }
         let seeds: Vec<ConnectionInfo> = seeds.iter().map(|seed| self.greeted(seed.clone())).collect();
         let cluster = Cluster::new(Arc::clone(&wiring), &seeds)?;
         let none = Replicas::new(&[], &wiring);
-        Ok(RedisStore::new(Topology::Cluster(Arc::new(cluster)), none, wiring))
+        Ok(RedisStore::new(Topology::Cluster(cluster), none, wiring))
     }
 
     /// The addresses, and whether the other settings go with them.
@@ -372,6 +386,8 @@ impl RedisStoreBuilder {
             dial: Arc::new(Dial { sockets: self.sockets.clone(), tls, timeout: self.connect_timeout }),
             bare: self.bare,
             engine: self.engine,
+            injected: Arc::default(),
+            cluster_replicas: self.cluster_replicas,
             scripts: Arc::default(),
             observers: Arc::default(),
         })

@@ -148,9 +148,13 @@ impl Live {
         }
     }
 
-    /// Sends commands together; the reply of each, errors among them.
+    /// Sends commands together, in a Cluster a transaction; the reply of each, errors among them.
     pub(super) async fn send_all(&mut self, commands: &Pipeline) -> RedisResult<Vec<Value>> {
-        let replies = self.connection.send_all(commands).await?;
+        let replies = if self.asking {
+            Box::pin(self.send_all_asking(commands)).await?
+        } else {
+            self.connection.send_all(commands).await?
+        };
         self.redirect = replies.iter().find_map(|reply| match reply {
             Value::ServerError(error) => Redirect::read(error),
             _ => None,
@@ -167,7 +171,21 @@ impl Live {
         Ok(replies.pop().unwrap_or(Value::Nil))
     }
 
-    /// Sends an `ASKING` before each command from now on: the node is to serve a slot that is on its way to it.
+    /// The same for a transaction: said before `MULTI`, the word holds until `EXEC`.
+    #[cold]
+    async fn send_all_asking(&mut self, commands: &Pipeline) -> RedisResult<Vec<Value>> {
+        let mut pipeline = redis::pipe();
+        pipeline.cmd("ASKING");
+        commands.cmd_iter().for_each(|command| {
+            pipeline.add_command(command.clone());
+        });
+        let mut replies = self.connection.send_all(&pipeline).await?;
+        // The reply to the word itself.
+        replies.drain(..replies.len().min(1));
+        Ok(replies)
+    }
+
+    /// Sends an `ASKING` before each command or transaction from now on: the node is to serve a slot that is on its way to it.
     pub(super) fn ask_first(&mut self) {
         self.asking = true;
     }

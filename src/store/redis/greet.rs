@@ -69,6 +69,17 @@ pub(super) async fn primary(connection: &mut Connection) -> Result<(), StoreErro
     Err(StoreError::new(kind, text).uncharged())
 }
 
+/// Says that we only read: a replica in a Cluster sends whoever has not said so to its primary.
+pub(super) async fn reader(connection: &mut Connection) -> Result<(), StoreError> {
+    say(connection, &redis::cmd("READONLY")).await.map(|_| ()).map_err(|error| match error.kind() {
+        redis::ErrorKind::Server(ServerErrorKind::NoPerm) => {
+            let text = "cannot connect: the Redis user may not read from replicas of the Cluster; it needs +readonly";
+            StoreError::new(StoreErrorKind::Permanent, text).uncharged()
+        }
+        _ => failure::greeting(&error),
+    })
+}
+
 async fn say(connection: &mut Connection, command: &Cmd) -> Result<Value, RedisError> {
     match connection.send(command).await? {
         Value::ServerError(error) => Err(error.into()),

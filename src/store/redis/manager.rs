@@ -20,6 +20,8 @@ pub(super) enum Target {
     Server(ConnectionInfo),
     /// To the server at an address, whatever its role.
     Any(ConnectionInfo),
+    /// To a replica in a Cluster, to read from it.
+    Replica(ConnectionInfo),
     /// To the primary that Sentinels name at the time.
     Sentinels(Sentinels),
 }
@@ -42,6 +44,11 @@ impl deadpool::managed::Manager for Manager {
                 Ok(link)
             }
             Target::Any(info) => self.dial.open(info).await,
+            Target::Replica(info) => {
+                let mut link = self.dial.open(info).await?;
+                greet::reader(&mut link.connection).await?;
+                Ok(link)
+            }
             Target::Sentinels(sentinels) => sentinels.connect(&self.dial).await,
         }
     }

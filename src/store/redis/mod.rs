@@ -146,7 +146,7 @@ impl RedisStore {
     async fn decide(&self, node: &Node, ask: &Ask<'_>) -> Result<Answer, StoreError> {
         let until = Instant::now() + self.0.wiring.deadline;
         if ask.purpose == Purpose::Peek
-            && let Some(answer) = Box::pin(self.0.replicas.peek(ask)).await
+            && let Some(Ok(answer)) = Box::pin(self.0.replicas.peek(ask, until)).await
         {
             return Ok(answer);
         }

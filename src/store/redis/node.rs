@@ -11,6 +11,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{
     assemble::Operation,
+    cluster::Place,
     connections::{Connections, Live},
     engine::Engine,
     estimate::ServerClock,
@@ -41,10 +42,11 @@ const MARGIN_INJECTED: f64 = 3_600_000.0;
 pub(super) struct Node {
     pub(super) connections: Connections,
     pub(super) engine: Engine,
+    /// Where it is in its Cluster, if it is in one.
+    pub(super) place: Option<Place>,
     /// Whether it is a replica, which only looks.
     pub(super) is_replica: bool,
-    /// The last time that was injected, or zero. A reset names none, and [`Engine::Plain`] has times in names.
-    pub(super) injected: AtomicU64,
+    pub(super) injected: Arc<AtomicU64>,
     pub(super) scripts: Arc<Scripts>,
     pub(super) functions: Functions,
     /// Scripts for giving back that this server has.

@@ -10,7 +10,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{node::Node, supply::Supply, wiring::Wiring};
+use super::{connections::Live, node::Node, supply::Supply, wiring::Wiring};
 use crate::{
     error::StoreError,
     store::{Answer, Ask, Purpose},
@@ -41,22 +41,35 @@ impl Replicas {
         Replicas { list, next: AtomicUsize::new(0), patience: wiring.deadline / 2 }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
     pub(super) fn nodes(&self) -> impl Iterator<Item = &Node> {
         self.list.iter().map(|replica| &replica.node)
     }
 
-    /// A replica's answer to a look-up. `None`: the primary is to be asked.
-    pub(super) async fn peek(&self, ask: &Ask<'_>) -> Option<Answer> {
-        if self.list.is_empty() || ask.purpose != Purpose::Peek {
+    /// A replica's answer to a look-up, or why it gave none: then the primary is to be asked. `None`: there is no replica to ask now.
+    pub(super) async fn peek(&self, ask: &Ask<'_>, until: Instant) -> Option<Result<Answer, StoreError>> {
+        if self.is_empty() || ask.purpose != Purpose::Peek {
             return None;
         }
         let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.list.len();
         let mut in_turn = self.list.iter().cycle().skip(turn).take(self.list.len());
         let replica = in_turn.find(|replica| replica.is_awake())?;
         let node = &replica.node;
-        let until = Instant::now() + self.patience;
-        let answer = node.within(until, async move |used| node.decide(ask, Duration::ZERO, used).await).await;
-        answer.inspect_err(|error| replica.rest(error)).ok()
+        let until = until.min(Instant::now() + self.patience);
+        let mut redirected = false;
+        let answer = node.within(until, async |used| {
+            let answer = node.decide(ask, Duration::ZERO, used).await;
+            redirected = used.as_mut().and_then(Live::redirect).is_some();
+            answer
+        });
+        let answer = answer.await;
+        // One that points elsewhere follows another primary now, and the map will tell.
+        Some(
+            answer.inspect_err(|error| replica.rest(if redirected || error.is_transient() { REST } else { LONG_REST })),
+        )
     }
 }
 
@@ -65,8 +78,7 @@ impl Replica {
         self.rests_until.lock().unwrap_or_else(PoisonError::into_inner).is_none_or(|until| until <= Instant::now())
     }
 
-    fn rest(&self, error: &StoreError) {
-        let rest = if error.is_transient() { REST } else { LONG_REST };
+    fn rest(&self, rest: Duration) {
         *self.rests_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + rest);
     }
 }

@@ -31,6 +31,10 @@ pub(super) struct Wiring {
     /// Whether a limiter is to use the store as it is.
     pub(super) bare: bool,
     pub(super) engine: Engine,
+    /// The last time that was injected, or zero. A reset names none, and [`Engine::Plain`] has times in names.
+    pub(super) injected: Arc<AtomicU64>,
+    /// Whether replicas that the map of a Cluster names answer look-ups.
+    pub(super) cluster_replicas: bool,
     pub(super) scripts: Arc<Scripts>,
     pub(super) observers: Arc<Observers>,
 }
@@ -44,6 +48,11 @@ impl Wiring {
     /// Connections to a server that may be a replica.
     pub(super) fn supply_any(&self, info: ConnectionInfo) -> Result<Supply, BuildError> {
         self.pool(Target::Any(info))
+    }
+
+    /// Connections to a replica in a Cluster.
+    pub(super) fn supply_replica(&self, info: ConnectionInfo) -> Result<Supply, BuildError> {
+        self.pool(Target::Replica(info))
     }
 
     /// Connections to the primary that Sentinels name.
@@ -60,8 +69,9 @@ impl Wiring {
         Node {
             connections: Connections::new(supply, self.connections, self.connect_timeout, &self.observers),
             engine: self.engine,
+            place: None,
             is_replica: false,
-            injected: AtomicU64::new(0),
+            injected: Arc::clone(&self.injected),
             scripts: Arc::clone(&self.scripts),
             functions: Functions::default(),
             given: Given::default(),

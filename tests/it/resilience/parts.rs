@@ -38,6 +38,7 @@ fn asked(store: &Flaky) -> Vec<(usize, &'static str)> {
     let word = |purpose| match purpose {
         Purpose::Spend => "spend",
         Purpose::Take(_) => "take",
+        Purpose::Owe(_) => "owe",
         Purpose::Give(_) => "give",
         Purpose::Peek => "peek",
     };

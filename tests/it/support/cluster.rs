@@ -36,9 +36,11 @@ pub struct Shape<'a> {
     pub announced: &'a [u16],
     /// The servers' ports, where they must be known before: for proxies. One for each node, or none.
     pub ports: &'a [u16],
+    /// More settings of the servers: for each node, or none.
+    pub settings: &'a [Vec<String>],
 }
 
-pub const PLAIN: Shape<'static> = Shape { primaries: 3, replicas: 0, announced: &[], ports: &[] };
+pub const PLAIN: Shape<'static> = Shape { primaries: 3, replicas: 0, announced: &[], ports: &[], settings: &[] };
 
 impl Cluster {
     /// Three primaries that all tests share. Do no harm to it, and give each test a namespace of its own.
@@ -53,7 +55,7 @@ impl Cluster {
         let announced: Vec<u16> = (0..count).map(|node| *shape.announced.get(node).unwrap_or(&ports[node])).collect();
         let mut files = Vec::new();
         let mut nodes = Vec::new();
-        for (port, announced) in ports.iter().zip(&announced) {
+        for (place, (port, announced)) in ports.iter().zip(&announced).enumerate() {
             let file = std::env::temp_dir().join(format!("sluicegate-{}-{port}.conf", std::process::id()));
             let (name, announced) = (file.to_string_lossy().into_owned(), announced.to_string());
             files.push(file);
@@ -62,7 +64,8 @@ impl Cluster {
             // Or all slots are refused while one primary is being replaced.
             let announce = [&announce[..], &["--cluster-require-full-coverage", "no"]].concat();
             let quick = ["--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"];
-            nodes.push(Server::start_on(version, *port, &[&more[..], &announce, &quick].concat()));
+            let settings: Vec<&str> = shape.settings.get(place).into_iter().flatten().map(String::as_str).collect();
+            nodes.push(Server::start_on(version, *port, &[&more[..], &announce, &quick, &settings].concat()));
         }
         let cluster = Cluster { nodes, primaries: shape.primaries, announced, files };
         cluster.form();
@@ -156,6 +159,8 @@ impl Cluster {
         }
         setslot(target, "NODE", &target_id);
         setslot(source, "NODE", &target_id);
+        // Or the next move of the slot may be undone by one who has not heard of this one.
+        self.until("all nodes know where the slot is", |node| node.owner_of(slot).as_ref() == Some(&target_id));
     }
 }
 
@@ -181,6 +186,19 @@ impl Server {
 
     pub fn id(&self) -> String {
         self.ask(cmd("CLUSTER").arg("MYID"))
+    }
+
+    /// The id of the primary that owns a slot, as far as this node knows.
+    fn owner_of(&self, slot: u16) -> Option<String> {
+        let nodes: String = self.ask(cmd("CLUSTER").arg("NODES"));
+        let owns = |range: &str| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            // What is on its way stands in brackets.
+            matches!((first.parse::<u16>(), last.parse::<u16>()), (Ok(first), Ok(last)) if (first..=last).contains(&slot))
+        };
+        let mut lines = nodes.lines().map(|line| line.split(' '));
+        // Id, address, flags, primary, two times, epoch, state of the link, and slots.
+        lines.find(|line| line.clone().skip(8).any(owns)).and_then(|mut line| line.next().map(str::to_owned))
     }
 
     fn info(&self) -> String {
@@ -215,4 +233,11 @@ pub async fn calls(connection: &mut MultiplexedConnection) -> u64 {
     let number = |line: &str| line.split_once("calls=")?.1.split(',').next()?.parse::<u64>().ok();
     let scripts = stats.lines().filter(|line| line.starts_with("cmdstat_eval"));
     scripts.filter_map(number).sum()
+}
+
+/// How often a node has run commands whose name begins so.
+pub fn calls_of(node: &Server, command: &str) -> u64 {
+    let stats: String = node.ask(cmd("INFO").arg("commandstats"));
+    let lines = stats.lines().filter_map(|line| line.strip_prefix(&format!("cmdstat_{command}")));
+    lines.filter_map(|line| line.split_once("calls=")?.1.split(',').next()?.parse::<u64>().ok()).sum()
 }

@@ -119,19 +119,21 @@ impl Store for Flaky {
             if moods.contains(&Mood::ChargesAndHangs) {
                 return pending().await;
             }
-            let Some(bad) = moods.iter().find(|mood| **mood != Mood::Well) else { return Ok(answer) };
+            let error = |mood: &Mood| match mood {
+                Mood::Well => None,
+                Mood::Fails(kind) => Some(StoreError::new(*kind, "told to fail").uncharged()),
+                _ => Some(StoreError::new(StoreErrorKind::Unavailable, "the reply was lost")),
+            };
+            let errors: Vec<Option<StoreError>> = moods.iter().map(error).collect();
+            let Some(first) = errors.iter().flatten().next().cloned() else { return Ok(answer) };
             let mut judged = answer.verdicts().iter();
             let verdict = |mood: &Mood| -> Option<Verdict> {
                 let judged = if reached(mood) { judged.next() } else { None };
                 judged.filter(|_| *mood == Mood::Well).copied()
             };
             let verdicts: Vec<Option<Verdict>> = moods.iter().map(verdict).collect();
-            let error = match bad {
-                Mood::Fails(kind) => StoreError::new(*kind, "told to fail").uncharged(),
-                _ => StoreError::new(StoreErrorKind::Unavailable, "the reply was lost"),
-            };
-            let partial = Partial::new(verdicts).charged(ask.purpose == Purpose::Spend && answer.fits());
-            Err(error.with(partial))
+            let partial = Partial::new(verdicts).failing(errors);
+            Err(first.with(partial.charged(ask.purpose == Purpose::Spend && answer.fits())))
         })
     }
 

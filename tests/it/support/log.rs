@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
 };
 
 use tracing_subscriber::fmt::MakeWriter;
@@ -14,6 +14,9 @@ pub struct Log(Arc<Mutex<Vec<u8>>>);
 impl Log {
     #[must_use]
     pub fn begin() -> (Log, tracing::subscriber::DefaultGuard) {
+        // With one subscriber alone, a line that another thread comes to first is taken for one that nobody listens to.
+        static ANOTHER: OnceLock<tracing::Dispatch> = OnceLock::new();
+        ANOTHER.get_or_init(|| tracing_subscriber::fmt().with_writer(io::sink).finish().into());
         let log = Log::default();
         let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(log.clone()).finish();
         (log, tracing::subscriber::set_default(subscriber))

@@ -34,14 +34,22 @@ impl Authority {
     /// A server that speaks TLS on the port it answers with, and plainly on its own. Only Debian's is built with TLS.
     pub fn server(&self, name: &str, clients: &str) -> (Server, u16) {
         // The server reads them when it starts.
-        let folder = Folder::new();
-        let (certificate, key) = self.issue(name);
-        let (certificate, key) = (folder.write("cert.pem", &certificate), folder.write("key.pem", &key));
-        let ca = folder.write("ca.pem", &self.pem());
-        let port = free_port();
-        let tls_port = port.to_string();
-        let mut settings = vec!["--tls-port", &tls_port, "--tls-cert-file", &certificate, "--tls-key-file", &key];
-        settings.extend(["--tls-ca-cert-file", &ca, "--tls-auth-clients", clients]);
+        let (folder, port) = (Folder::new(), free_port());
+        let settings = self.settings(&folder, name, clients, port);
+        let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
         (Server::start_on(Version::Redis7, free_port(), &settings), port)
+    }
+
+    /// Makes a server speak TLS on this port, with a certificate in the folder.
+    pub fn settings(&self, folder: &Folder, name: &str, clients: &str, port: u16) -> Vec<String> {
+        let (certificate, key) = self.issue(name);
+        let write = |what: &str, text: &str| folder.write(&format!("{port}-{what}.pem"), text);
+        let files = [write("cert", &certificate), write("key", &key), write("ca", &self.pem())];
+        let mut settings = vec!["--tls-port".to_owned(), port.to_string()];
+        for (setting, file) in ["--tls-cert-file", "--tls-key-file", "--tls-ca-cert-file"].into_iter().zip(files) {
+            settings.extend([setting.to_owned(), file]);
+        }
+        settings.extend(["--tls-auth-clients".to_owned(), clients.to_owned()]);
+        settings
     }
 }

@@ -1,6 +1,7 @@
 //! By the module redis-cell, which has GCRA as a command: `CL.THROTTLE key max_burst count period quantity`.
 //!
-//! One rule is one such command. For several, and to look without charging, a script asks the module about each before it charges any.
+//! One rule is one such command. For several, to look without charging, and in a Cluster, a script asks the module about each before
+//! it charges any.
 
 mod quota;
 mod reply;
@@ -41,7 +42,8 @@ impl Node {
         let live = self.live(used).await?;
         let sent = now();
         let answer = match (ask.lines, &throttles[..], ask.purpose) {
-            ([line], [throttle], Purpose::Spend) if line.cost <= throttle.capacity => {
+            // Nodes of a Cluster do not know that the command has a key, and run it for slots that are not theirs. Of a script they do.
+            ([line], [throttle], Purpose::Spend) if line.cost <= throttle.capacity && self.place.is_none() => {
                 let reply = self.send_to_cell(live, &command(line, throttle)).await?;
                 reply::of_command(&reply, throttle, line.cost, sent)
             }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use super::{
-    super::check::{add_node, node_at},
+    super::check::{add_node, add_replica, node_at},
     Cluster, slot,
 };
 use crate::store::{Id, Report, Scope};
@@ -38,6 +38,10 @@ impl Cluster {
             };
             let of_node = node_at(&member.node, &scope, &key, namespace, patience).await;
             add_node(&mut report, member.part, &of_node);
+            let replicas = self.members().replicas_of(&member).cloned();
+            for replica in replicas.iter().flat_map(|replicas| replicas.nodes()) {
+                add_replica(&mut report, &node_at(replica, &scope, &key, namespace, patience).await);
+            }
         }
         report
     }

@@ -34,8 +34,19 @@ pub(super) struct Loading {
     /// Why the last attempt failed.
     failed: Option<StoreError>,
     not_before: Option<Instant>,
-    /// The part that failed last, and until when its successor is looked for.
-    follow: Option<(usize, Instant)>,
+    /// The parts that failed, and until when their successors are looked for.
+    follow: Vec<(usize, Instant)>,
+}
+
+impl Loading {
+    /// Looks for this part's successor from now on.
+    fn follow(&mut self, part: usize) {
+        let until = Instant::now() + FOLLOW;
+        match self.follow.iter_mut().find(|(known, _)| *known == part) {
+            Some((_, known)) => *known = until,
+            None => self.follow.push((part, until)),
+        }
+    }
 }
 
 impl Cluster {
@@ -55,17 +66,17 @@ impl Cluster {
 
     /// The same for a node that failed. The map is loaded until another has taken its place, or it answers.
     pub(super) fn replace(self: &Arc<Cluster>, member: &Member) {
-        self.loading().follow = Some((member.part, Instant::now() + FOLLOW));
+        self.loading().follow(member.part);
         self.refresh();
     }
 
-    /// Whether the node that failed last is still waited for.
+    /// Whether any node that failed is still waited for. The others are forgotten.
     fn follows(&self) -> bool {
-        let follow = self.loading().follow;
-        follow.is_some_and(|(part, until)| {
-            let waits = |member: &Arc<Member>| member.part == part && !member.node.connections.is_well();
-            Instant::now() < until && self.members().list().iter().any(waits)
-        })
+        let away = |member: &&Arc<Member>| !member.node.connections.is_well();
+        let away: Vec<usize> = self.members().list().iter().filter(away).map(|member| member.part).collect();
+        let (mut loading, now) = (self.loading(), Instant::now());
+        loading.follow.retain(|(part, until)| now < *until && away.contains(part));
+        !loading.follow.is_empty()
     }
 
     fn loading(&self) -> MutexGuard<'_, Loading> {
@@ -165,6 +176,8 @@ impl Attempt {
 async fn slots(source: &Member) -> Result<Value, StoreError> {
     let mut command = redis::cmd("CLUSTER");
     command.arg("SLOTS");
+    // Why there is no connection is its own matter: a wrong password, say, or a certificate that is not trusted.
+    source.node.connections.get().await?;
     source.node.query(&command).await.map_err(|error| {
         if error.is_transient() {
             return error.uncharged();
@@ -182,7 +195,9 @@ impl Cluster {
             return Err(StoreError::new(StoreErrorKind::Refused, text));
         }
         let mut members = self.members.write().unwrap_or_else(PoisonError::into_inner);
-        members.adopt(&ranges, source, &|address, part| self.member(address, part))
+        members.adopt(&ranges, source, &|address, part| self.member(address, part))?;
+        members.enlist(&ranges, &|addresses| self.replicas_at(addresses));
+        Ok(())
     }
 }
 

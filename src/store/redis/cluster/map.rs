@@ -12,6 +12,7 @@ pub(super) struct Range {
     pub(super) first: u16,
     pub(super) last: u16,
     pub(super) owner: Address,
+    pub(super) replicas: Vec<Address>,
 }
 
 /// The ranges that `here` told of. What makes no sense is left out: an owner that is missing shows when it is asked.
@@ -22,10 +23,10 @@ pub(super) fn read(reply: &Value, here: &Address) -> Vec<Range> {
 
 fn range(entry: &Value, here: &Address) -> Option<Range> {
     let Value::Array(fields) = entry else { return None };
-    // Replicas follow; they take no charges.
-    let [Value::Int(first), Value::Int(last), owner, ..] = &fields[..] else { return None };
+    let [Value::Int(first), Value::Int(last), owner, replicas @ ..] = &fields[..] else { return None };
     let slot = |number: i64| u16::try_from(number).ok().filter(|slot| usize::from(*slot) < SLOTS);
-    Some(Range { first: slot(*first)?, last: slot(*last)?, owner: node(owner, here)? })
+    let replicas = replicas.iter().filter_map(|replica| node(replica, here)).collect();
+    Some(Range { first: slot(*first)?, last: slot(*last)?, owner: node(owner, here)?, replicas })
 }
 
 /// Host, port, id, and more ways to reach it on newer servers.
@@ -71,6 +72,17 @@ mod tests {
 
     fn entry(first: i64, last: i64, node: Vec<Value>) -> Value {
         Value::Array(vec![Value::Int(first), Value::Int(last), Value::Array(node)])
+    }
+
+    #[test]
+    fn replicas_stand_behind_their_primary() {
+        let here = Address { host: "here".into(), port: 1 };
+        let node = |host: &str, port| Value::Array(vec![bulk(host), Value::Int(port), bulk("id")]);
+        let replicas = [node("10.0.0.2", 7_001), Value::Nil, node("", 7_002)];
+        let entry = [&[Value::Int(0), Value::Int(5), node("10.0.0.1", 7_000)][..], &replicas].concat();
+        let ranges = read(&Value::Array(vec![Value::Array(entry)]), &here);
+        let found = ranges.iter().flat_map(|range| &range.replicas).map(|found| (&*found.host, found.port));
+        assert_eq!(found.collect::<Vec<_>>(), [("10.0.0.2", 7_001), ("here", 7_002)]);
     }
 
     fn hosts(reply: Vec<Value>) -> Vec<String> {

@@ -2,7 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{super::node::Node, address::Address, map::Range, slot::SLOTS};
+use super::{
+    super::{node::Node, replicas::Replicas},
+    address::Address,
+    map::Range,
+    slot::SLOTS,
+};
 use crate::error::StoreError;
 
 /// A node of the Cluster.
@@ -13,6 +18,13 @@ pub(super) struct Member {
     pub(super) part: usize,
 }
 
+/// The replicas of the primary at an address.
+struct Followers {
+    primary: Address,
+    addresses: Vec<Address>,
+    replicas: Arc<Replicas>,
+}
+
 const NOBODY: u16 = u16::MAX;
 
 #[derive(Default)]
@@ -20,10 +32,15 @@ pub(super) struct Members {
     list: Vec<Arc<Member>>,
     /// The owner's place in the list, by slot. Empty until a map was loaded.
     owners: Box<[u16]>,
+    /// Of those that have any, if they are asked at all.
+    followers: Vec<Followers>,
 }
 
 /// Makes a member that is to have this number.
 type Make<'a> = &'a dyn Fn(&Address, usize) -> Result<Arc<Member>, StoreError>;
+
+/// Makes connections to replicas, if they are to be asked.
+type Enlist<'a> = &'a dyn Fn(&[Address]) -> Option<Arc<Replicas>>;
 
 impl Members {
     pub(super) fn is_loaded(&self) -> bool {
@@ -36,6 +53,17 @@ impl Members {
 
     pub(super) fn owner(&self, slot: u16) -> Option<&Arc<Member>> {
         self.list.get(usize::from(*self.owners.get(usize::from(slot))?))
+    }
+
+    /// The replicas of the slot's owner.
+    pub(super) fn replicas(&self, slot: u16) -> Option<&Arc<Replicas>> {
+        self.replicas_of(self.owner(slot)?)
+    }
+
+    /// The replicas of a member, where there are any to ask.
+    pub(super) fn replicas_of(&self, member: &Member) -> Option<&Arc<Replicas>> {
+        let mut followers = self.followers.iter();
+        followers.find(|followers| followers.primary == member.address).map(|followers| &followers.replicas)
     }
 
     /// The member there, new or known.
@@ -55,7 +83,7 @@ impl Members {
 
     /// Takes over a map that `source` told of. Members it does not name are dropped, with their connections.
     pub(super) fn adopt(&mut self, ranges: &[Range], source: &Arc<Member>, make: Make<'_>) -> Result<(), StoreError> {
-        let mut next = Members { list: Vec::new(), owners: vec![NOBODY; SLOTS].into() };
+        let mut next = Members { owners: vec![NOBODY; SLOTS].into(), ..Members::default() };
         for range in ranges {
             let known = self.list.iter().find(|member| member.address == range.owner);
             let place = next.place(&range.owner, &self.list, &|address, part| match known {
@@ -70,8 +98,30 @@ impl Members {
             let slots = usize::from(range.first)..=usize::from(range.last);
             next.owners.get_mut(slots).unwrap_or_default().fill(place);
         }
+        next.followers = std::mem::take(&mut self.followers);
         *self = next;
         Ok(())
+    }
+
+    /// Takes over which replicas the primaries have. Those of one that has the same ones are left alone.
+    pub(super) fn enlist(&mut self, ranges: &[Range], enlist: Enlist<'_>) {
+        let mut known = std::mem::take(&mut self.followers);
+        for range in ranges {
+            if self.followers.iter().any(|followers| followers.primary == range.owner) {
+                continue;
+            }
+            let same =
+                |followers: &Followers| followers.primary == range.owner && followers.addresses == range.replicas;
+            let followers = match known.iter().position(same) {
+                Some(place) => Some(known.swap_remove(place)),
+                None => enlist(&range.replicas).map(|replicas| Followers {
+                    primary: range.owner.clone(),
+                    addresses: range.replicas.clone(),
+                    replicas,
+                }),
+            };
+            self.followers.extend(followers);
+        }
     }
 
     /// The place of the member at `address`; it is made if there is none. Its number is none that a member has, nor one of
@@ -106,7 +156,7 @@ mod tests {
     }
 
     fn range(first: u16, last: u16, owner: &str) -> Range {
-        Range { first, last, owner: address(owner) }
+        Range { first, last, owner: address(owner), replicas: Vec::new() }
     }
 
     #[test]
@@ -136,5 +186,31 @@ mod tests {
         assert!(Arc::ptr_eq(&moved, &members.at(&address("e"), &make).expect("known")));
         let _ = members.adopt(&[range(5, 5, "b")], &seed, &make);
         assert!(members.owner(4).is_none() && members.owner(5).is_some(), "a slot may have no owner");
+    }
+
+    #[test]
+    fn replicas_are_connected_to_once_and_those_of_others_left_alone() {
+        let store =
+            RedisStore::builder("redis://seed:1").cluster().peek_from_cluster_replicas().build().expect("sound");
+        let Topology::Cluster(cluster) = &store.0.topology else { panic!("no Cluster") };
+        let make = |address: &Address, part| cluster.member(address, part);
+        let seed = make(&address("seed"), 0).expect("a member");
+        let mut members = Members::default();
+        let enlist = |members: &mut Members, replicas: [&[&str]; 2]| {
+            let of = |first, last, owner, replicas: &[&str]| {
+                let replicas = replicas.iter().map(|replica| address(replica)).collect();
+                Range { replicas, ..range(first, last, owner) }
+            };
+            let ranges = [of(0, 8_000, "seed", replicas[0]), of(8_001, 16_383, "b", replicas[1])];
+            members.adopt(&ranges, &seed, &make).expect("a map");
+            members.enlist(&ranges, &|addresses| cluster.replicas_at(addresses));
+            [0, 16_383].map(|slot| members.replicas(slot).cloned())
+        };
+        let [Some(first), None] = enlist(&mut members, [&["c", "d"], &[]]) else { panic!("one has replicas") };
+        assert_eq!(first.nodes().count(), 2);
+        let [Some(same), Some(second)] = enlist(&mut members, [&["c", "d"], &["e"]]) else { panic!("both have") };
+        assert!(Arc::ptr_eq(&first, &same), "its connections are used on");
+        let [Some(fewer), Some(same)] = enlist(&mut members, [&["d"], &["e"]]) else { panic!("both have") };
+        assert!(fewer.nodes().count() == 1 && Arc::ptr_eq(&second, &same));
     }
 }

@@ -11,6 +11,7 @@ mod join;
 mod load;
 mod map;
 mod members;
+mod place;
 mod redirect;
 mod settle;
 mod shares;
@@ -18,7 +19,7 @@ mod slot;
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard},
+    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak},
 };
 
 use redis::ConnectionInfo;
@@ -33,16 +34,17 @@ use self::{
     load::Loading,
     members::{Member, Members},
 };
-use super::wiring::Wiring;
+use super::{node::Node, replicas::Replicas, wiring::Wiring};
 use crate::{
     error::{BuildError, StoreError, StoreErrorKind},
     store::{Answer, Ask, Line},
 };
 
-pub(super) use self::redirect::Redirect;
+pub(super) use self::{place::Place, redirect::Redirect};
 
 /// The nodes of a Cluster.
 pub(super) struct Cluster {
+    me: Weak<Cluster>,
     wiring: Arc<Wiring>,
     seeds: Vec<Address>,
     /// How to connect to any node, but for its address.
@@ -55,7 +57,7 @@ pub(super) struct Cluster {
 
 impl Cluster {
     /// A Cluster that some of its nodes are known of.
-    pub(super) fn new(wiring: Arc<Wiring>, seeds: &[ConnectionInfo]) -> Result<Cluster, BuildError> {
+    pub(super) fn new(wiring: Arc<Wiring>, seeds: &[ConnectionInfo]) -> Result<Arc<Cluster>, BuildError> {
         let Some(like) = seeds.first() else {
             return Err(BuildError::new("url", "no address; give one or several of the Cluster's nodes"));
         };
@@ -71,14 +73,15 @@ impl Cluster {
             }
             addresses.push(address);
         }
-        Ok(Cluster {
+        Ok(Arc::new_cyclic(|me| Cluster {
+            me: Weak::clone(me),
             wiring,
             seeds: addresses,
             like: like.clone(),
             members: RwLock::default(),
             loading: Mutex::default(),
             returning: Arc::new(Semaphore::new(give_back::MOST)),
-        })
+        }))
     }
 
     fn members(&self) -> RwLockReadGuard<'_, Members> {
@@ -103,8 +106,19 @@ impl Cluster {
         let supply = self.wiring.supply_any(address.info(&self.like)).map_err(|_| {
             StoreError::new(StoreErrorKind::Permanent, "a node of the Cluster has an address that leads to no server")
         })?;
-        let node = Arc::new(self.wiring.node(&supply));
+        let place = Some(Place::new(&self.me, address));
+        let node = Arc::new(Node { place, ..self.wiring.node(&supply) });
         Ok(Arc::new(Member { address: address.clone(), node, part }))
+    }
+
+    /// Connections to replicas at these addresses, if they are to be asked and there are any.
+    fn replicas_at(&self, addresses: &[Address]) -> Option<Arc<Replicas>> {
+        if !self.wiring.cluster_replicas {
+            return None;
+        }
+        let supply = |address: &Address| self.wiring.supply_replica(address.info(&self.like)).ok();
+        let replicas = Replicas::new(&addresses.iter().filter_map(supply).collect::<Vec<_>>(), &self.wiring);
+        (!replicas.is_empty()).then(|| Arc::new(replicas))
     }
 
     /// The number of the node that keeps this line now.

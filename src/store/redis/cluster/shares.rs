@@ -96,12 +96,17 @@ impl Cluster {
         let refused =
             refused || self.wiring.bare && done.iter().any(|(share, result)| result.is_err() && refuses(share));
         let mut verdicts: Vec<Option<Verdict>> = vec![None; ask.lines.len()];
-        let (mut granted, mut failures) = (Vec::new(), Vec::new());
+        let mut errors: Vec<Option<StoreError>> = vec![None; ask.lines.len()];
+        let mut granted = Vec::new();
         for (share, result) in done {
             let answer = match result {
                 Ok(answer) => answer,
                 Err(error) => {
-                    failures.push(error);
+                    for place in share.places {
+                        if let Some(own) = errors.get_mut(place) {
+                            *own = Some(error.clone());
+                        }
+                    }
                     continue;
                 }
             };
@@ -118,16 +123,16 @@ impl Cluster {
         if !granted.is_empty() {
             self.give_back(granted, ask.time).await;
         }
-        let Some(error) = worst(failures) else {
+        let Some(error) = worst(&errors) else {
             let mut answer = Answer::default();
             verdicts.into_iter().flatten().for_each(|verdict| answer.push(verdict));
             return Ok(answer);
         };
-        if verdicts.iter().all(Option::is_none) {
+        if errors.iter().all(|own| own.as_ref() == Some(&error)) {
             return Err(error);
         }
         let charged = matches!(ask.purpose, Purpose::Spend | Purpose::Take(_) | Purpose::Owe(_)) && !refused;
-        Err(error.with(Partial::new(verdicts).charged(charged)))
+        Err(error.with(Partial::new(verdicts).failing(errors).charged(charged)))
     }
 }
 
@@ -140,9 +145,10 @@ fn before(line: &Line<'_>, after: &Verdict) -> Verdict {
     Verdict { remaining, reset_after, ..*after }
 }
 
-/// The failure to tell of: whether anything may have been charged matters most, then what needs an operator.
-fn worst(failures: Vec<StoreError>) -> Option<StoreError> {
+/// The failure to tell of where one must stand for all: whether anything may have been charged matters most, then what needs an
+/// operator.
+fn worst(errors: &[Option<StoreError>]) -> Option<StoreError> {
     let rank =
         |error: &StoreError| (error.may_have_charged(), !error.is_transient(), error.kind() != StoreErrorKind::Timeout);
-    failures.into_iter().max_by_key(rank)
+    errors.iter().flatten().max_by_key(|error| rank(error)).cloned()
 }

@@ -14,7 +14,12 @@ use tokio::{
 };
 
 use super::{
-    super::{connections::Live, engine::Engine, failure},
+    super::{
+        cluster::{Place, Redirect},
+        connections::Live,
+        engine::Engine,
+        failure,
+    },
     replies,
     window::Window,
 };
@@ -25,6 +30,8 @@ use crate::{
 
 /// How much longer than its caller a task waits for the server.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// More redirects of one change are a Cluster that does not know itself.
+const HOPS: usize = 5;
 
 /// Something to add to the counts of windows, in one transaction.
 pub(super) struct Charge {
@@ -34,6 +41,8 @@ pub(super) struct Charge {
     pub(super) kind: Kind,
     /// Whether the server's time says which window it is.
     pub(super) by_server: bool,
+    /// Where the server is in its Cluster. What is taken back must go where the count is by then.
+    pub(super) place: Option<Place>,
 }
 
 pub(super) enum Kind {
@@ -55,28 +64,33 @@ pub(super) struct Charged {
     pub(super) moved: bool,
 }
 
-/// A result, and where to say that it was received.
-type Told = (Result<Charged, StoreError>, oneshot::Sender<()>);
+/// A result, how a Cluster node turned the charge away if it did, and where to say that it was received.
+struct Told {
+    result: Result<Charged, StoreError>,
+    redirect: Option<Redirect>,
+    received: oneshot::Sender<()>,
+}
 
 /// Charges; waits no longer than `until` by itself, and takes back what the caller does not stay for.
 pub(super) async fn charge(
     charge: Charge,
-    live: Live,
+    live: &mut Live,
     until: Instant,
     observers: Arc<Observers>,
 ) -> Result<Charged, StoreError> {
     let (tell, told) = oneshot::channel();
+    let task = Task { charge, live: live.clone(), observers: Arc::clone(&observers) };
     tokio::spawn(async move {
-        let late = Arc::clone(&observers);
-        if timeout_at(until + PATIENCE, Task { charge, live, observers }.run(tell)).await.is_err() {
+        if timeout_at(until + PATIENCE, task.run(tell)).await.is_err() {
             let error = StoreError::new(StoreErrorKind::Timeout, "the server did not answer a call that gave up");
-            late.tell(&StoreEvent::NotGivenBack(error));
+            observers.tell(&StoreEvent::NotGivenBack(error));
         }
     });
     match told.await {
-        Ok((result, received)) => {
-            let _ = received.send(());
-            result
+        Ok(told) => {
+            let _ = told.received.send(());
+            live.redirect = told.redirect;
+            told.result
         }
         Err(_) => Err(StoreError::new(StoreErrorKind::Timeout, "no answer in time")),
     }
@@ -94,7 +108,7 @@ impl Task {
         let (at, counts) = match self.add().await {
             Ok(added) => added,
             Err(error) => {
-                let _ = tell.send((Err(error), received));
+                let _ = tell.send(Told { result: Err(error), redirect: self.live.redirect(), received });
                 return;
             }
         };
@@ -102,7 +116,8 @@ impl Task {
         let excess = self.excess(&counts, moved);
         self.take_back(&excess).await;
         let kept = excess.iter().all(|amount| *amount == 0);
-        let _ = tell.send((Ok(Charged { at, counts, taken_back: excess, moved }), received));
+        let result = Ok(Charged { at, counts, taken_back: excess, moved });
+        let _ = tell.send(Told { result, redirect: None, received });
         // Not so for what is done once: who asks again is told that it was done.
         if was_received.await.is_err() && kept && matches!(self.charge.kind, Kind::Spend) {
             let amounts = std::mem::take(&mut self.charge.amounts);
@@ -201,27 +216,50 @@ impl Task {
         self.change(&below).await;
     }
 
-    /// Changes counts, and answers what they come to.
-    async fn change(&mut self, changes: &[(&Window, i64)]) -> Vec<i64> {
-        if changes.is_empty() {
-            return Vec::new();
+    /// Changes counts, and answers what they come to. In a Cluster one by one: while their slot moves, some are here and some there.
+    async fn change(&self, changes: &[(&Window, i64)]) -> Vec<i64> {
+        let at_once = if self.charge.place.is_some() { 1 } else { changes.len().max(1) };
+        let mut counts = Vec::new();
+        for changes in changes.chunks(at_once) {
+            counts.extend(self.change_together(changes).await);
         }
+        counts
+    }
+
+    async fn change_together(&self, changes: &[(&Window, i64)]) -> Vec<i64> {
         let mut commands = redis::pipe();
         commands.cmd("MULTI");
         for (window, amount) in changes {
             add(&mut commands, window, *amount);
         }
         commands.cmd("EXEC");
-        match self.live.send_all(&commands).await.and_then(replies::executed) {
-            // Of each pair, the reply to INCRBY.
-            Ok(replies) => replies.iter().skip(1).step_by(2).map(|reply| replies::number(reply).unwrap_or(0)).collect(),
-            // Not again: if only the reply was lost, that would take back twice and admit more.
-            Err(error) => {
-                let error = failure::commanding(&error, Engine::Plain, &self.live);
-                self.observers.tell(&StoreEvent::NotGivenBack(error));
-                Vec::new()
+        // From where the charge went: what is true of one count's way need not be so of the next.
+        let (mut live, mut place, mut hops) = (self.live.clone(), self.charge.place.clone(), 0);
+        let error = loop {
+            let error = match live.send_all(&commands).await.and_then(replies::executed) {
+                // Of each pair, the reply to INCRBY.
+                Ok(replies) => {
+                    let counts = replies.iter().skip(1).step_by(2);
+                    return counts.map(|reply| replies::number(reply).unwrap_or(0)).collect();
+                }
+                Err(error) => error,
+            };
+            hops += 1;
+            // A node that turned it away did nothing of it. Not otherwise: if only the reply was lost, sending it again would take
+            // back twice and admit more.
+            let (Some(redirect), Some(place), Some((window, _))) = (live.redirect(), &mut place, changes.first())
+            else {
+                break error;
+            };
+            match place.follow(redirect, &window.name).await {
+                Some(there) if hops <= HOPS => live = there,
+                _ => break error,
             }
-        }
+        };
+        let error = failure::commanding(&error, Engine::Plain, &live);
+        self.observers.tell(&StoreEvent::NotGivenBack(error));
+        // As many as there are changes, so that those of others are not taken for theirs.
+        vec![0; changes.len()]
     }
 }
 

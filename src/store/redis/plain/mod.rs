@@ -3,6 +3,9 @@
 //! Nothing on the server computes, so windows live in the names of counts: `namespace:v1:{key}:rule=start+length`. Which window it
 //! is comes from the estimate of the server's clock, and each call asks for the server's TIME beside its work: if that is in another
 //! window, the call was wrong, leaves nothing behind, and is made once more.
+//!
+//! A node of a Cluster turns a transaction away whole, when a command is queued or at its end; so does it a look at several counts,
+//! which are sent as one there. Outside of one, a node that a slot is moving to would tell of a count that it does not have yet.
 
 mod charge;
 mod replies;
@@ -51,6 +54,17 @@ pub(super) fn accept(rule: &str, limit: &Limit) -> Result<(), BuildError> {
     }
 }
 
+/// What looking told.
+#[derive(Default)]
+struct Looked {
+    at: u64,
+    counts: Vec<u64>,
+    /// Whether there is the record.
+    known: bool,
+    /// None when it is another window.
+    answer: Option<Answer>,
+}
+
 impl Node {
     pub(super) async fn decide_plainly(&self, ask: &Ask<'_>, used: &mut Option<Live>) -> Result<Answer, StoreError> {
         if ask.lines.is_empty() {
@@ -65,7 +79,10 @@ impl Node {
             let began = self.clock.local();
             let (at, answer) = match ask.purpose {
                 Purpose::Spend if !never_fits => self.spend(&windows, ask, live, until).await?,
-                Purpose::Spend | Purpose::Peek => self.look(&windows, ask, live, None).await?,
+                Purpose::Spend | Purpose::Peek => {
+                    let looked = self.look(&windows, ask, live, None).await?;
+                    (looked.at, looked.answer)
+                }
                 Purpose::Take(id) | Purpose::Owe(id) | Purpose::Give(id) => {
                     self.once(&windows, ask, live, until, id).await?
                 }
@@ -104,20 +121,29 @@ impl Node {
         }
     }
 
-    /// Judges by what the counts are. No answer when it is another window.
+    /// Judges by what the counts are, and looks whether there is a record.
     async fn look(
         &self,
         windows: &[Window],
         ask: &Ask<'_>,
         live: &mut Live,
-        counts: Option<&mut Vec<u64>>,
-    ) -> Result<(u64, Option<Answer>), StoreError> {
+        record: Option<&[u8]>,
+    ) -> Result<Looked, StoreError> {
         let mut commands = redis::pipe();
-        commands.cmd("TIME");
-        for window in windows {
-            commands.cmd("GET").arg(&window.name);
+        let together = self.place.is_some();
+        if together {
+            commands.cmd("MULTI");
         }
-        let replies = live.send_all(&commands).await.and_then(|replies| match replies::error_in(&replies) {
+        commands.cmd("TIME");
+        for name in windows.iter().map(|window| &*window.name).chain(record) {
+            commands.cmd("GET").arg(name);
+        }
+        if together {
+            commands.cmd("EXEC");
+        }
+        let replies = live.send_all(&commands).await;
+        let replies = if together { replies.and_then(replies::executed) } else { replies };
+        let replies = replies.and_then(|replies| match replies::error_in(&replies) {
             Some(error) => Err(error),
             None => Ok(replies),
         });
@@ -128,24 +154,23 @@ impl Node {
             Time::Application { now, .. } | Time::Injected(now) => now,
         };
         if !windows.iter().all(|window| window.holds(at)) {
-            return Ok((at, None));
+            return Ok(Looked { at, ..Looked::default() });
         }
-        let found: Result<Vec<u64>, StoreError> =
-            replies.iter().skip(1).map(|reply| Ok(u64::try_from(replies::number(reply)?).unwrap_or(0))).collect();
-        let found = found?;
+        let counts = replies.iter().skip(1).take(windows.len());
+        let counts: Result<Vec<u64>, StoreError> =
+            counts.map(|reply| Ok(u64::try_from(replies::number(reply)?).unwrap_or(0))).collect();
+        let counts = counts?;
         let mut answer = Answer::default();
-        windows.iter().zip(&found).for_each(|(window, count)| answer.push(window.judge(*count, at)));
-        if let Some(counts) = counts {
-            *counts = found;
-        }
-        Ok((at, Some(answer)))
+        windows.iter().zip(&counts).for_each(|(window, count)| answer.push(window.judge(*count, at)));
+        let known = replies.get(1 + windows.len()).is_some_and(|record| *record != Value::Nil);
+        Ok(Looked { at, counts, known, answer: Some(answer) })
     }
 
     async fn spend(
         &self,
         windows: &Arc<[Window]>,
         ask: &Ask<'_>,
-        live: &Live,
+        live: &mut Live,
         until: Instant,
     ) -> Result<(u64, Option<Answer>), StoreError> {
         let amounts = windows.iter().map(|window| i64::try_from(window.cost).unwrap_or(i64::MAX)).collect();
@@ -164,10 +189,7 @@ impl Node {
         let Some(line) = ask.lines.first() else { return Err(replies::garbled()) };
         let mut record = line.name().concat();
         record.extend_from_slice(format!("=id:{:032x}", id.bits()).as_bytes());
-        let known = live.send(redis::cmd("GET").arg(&record)).await;
-        let known = known.map_err(|error| failure::commanding(&error, Engine::Plain, live))? != Value::Nil;
-        let mut counts = Vec::new();
-        let (at, answer) = self.look(windows, ask, live, Some(&mut counts)).await?;
+        let Looked { at, counts, known, answer } = self.look(windows, ask, live, Some(&record)).await?;
         if known || answer.is_none() {
             return Ok((at, answer));
         }
@@ -191,14 +213,15 @@ impl Node {
         amounts: Vec<i64>,
         kind: Kind,
         ask: &Ask<'_>,
-        live: &Live,
+        live: &mut Live,
         until: Instant,
     ) -> Result<(u64, Option<Answer>), StoreError> {
         let spend = matches!(kind, Kind::Spend);
         // What is done once is not judged again: it stays in the window that it was sent for.
         let by_server = spend && ask.time == Time::Store;
-        let charge = Charge { windows: Arc::clone(windows), amounts: amounts.clone(), kind, by_server };
-        let charged = charge::charge(charge, live.clone(), until, Arc::clone(&self.observers)).await?;
+        let (windows, place) = (Arc::clone(windows), self.place.clone());
+        let charge = Charge { windows: Arc::clone(&windows), amounts: amounts.clone(), kind, by_server, place };
+        let charged = charge::charge(charge, live, until, Arc::clone(&self.observers)).await?;
         if charged.moved {
             return Ok((charged.at, None));
         }
