@@ -128,7 +128,9 @@ impl LimiterBuilder {
                 on_failure: rule.on_failure.unwrap_or(self.on_failure),
             });
         }
-        let limits: Vec<(&str, &Limit)> = rules.iter().map(|rule| (rule.name(), rule.limit())).collect();
+        // Where there is no limit, the store is never asked.
+        let limited = rules.iter().filter(|rule| !rule.limit().is_unlimited());
+        let limits: Vec<(&str, &Limit)> = limited.map(|rule| (rule.name(), rule.limit())).collect();
         self.store.accept(&limits)?;
         if let Some(observer) = &self.observer {
             self.store.observe(observer);

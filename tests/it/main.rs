@@ -7,6 +7,7 @@
 mod addresses;
 mod applies;
 mod build_errors;
+mod calendar;
 mod cell;
 mod check;
 mod cluster;
@@ -60,3 +61,4 @@ mod support;
 mod tls;
 mod topologies;
 mod traces;
+mod unlimited;
