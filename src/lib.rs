@@ -27,6 +27,7 @@
 //! | you want | look at |
 //! | --- | --- |
 //! | a limit: algorithm, quota, key, cost | [`Rule`], [`Quota`], the [algorithms](guide::algorithms) |
+//! | monthly quotas, tiers without a limit | [`Quota`], the page on [quotas](guide::quotas) |
 //! | whose requests count together | [`key`], [`Rule::key_by`] |
 //! | the client's address behind proxies | [`key::TrustedProxies`], the page on [proxies](guide::proxies) |
 //! | the layer, and where it goes among others | [`RateLimitLayer`], the page on [ordering](guide::ordering) |
@@ -115,6 +116,9 @@ pub mod guide {
 
     #[doc = include_str!("docs/proxies.md")]
     pub mod proxies {}
+
+    #[doc = include_str!("docs/quotas.md")]
+    pub mod quotas {}
 
     #[doc = include_str!("docs/redis.md")]
     pub mod redis {}

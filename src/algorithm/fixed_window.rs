@@ -1,6 +1,7 @@
 //! Fixed window: at most `amount` in each window.
 //!
-//! Windows are aligned to the Unix epoch plus an offset, or begin with the first request that finds none running.
+//! Windows are aligned to the Unix epoch plus an offset, are the calendar's months, or begin with the first request that finds
+//! none running.
 //!
 //! - `remaining`: what is left of this window.
 //! - `retry_after`: until the window ends. `never` when the cost is above the amount.
@@ -9,12 +10,13 @@
 //! When the amount changes the count stays. When the length (or the offset) changes while a window runs, its count is
 //! carried into the window of the new length, cut to the new amount.
 
-use super::{Left, Moment, Steps, Wait};
+use super::{Left, Moment, Steps, Wait, month::month_of};
 
 /// What a fixed window is built from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Params {
     pub(crate) limit: u64,
+    /// The length of windows; of months, the longest.
     pub(crate) window: u64,
     /// Where windows begin.
     pub(crate) start: Start,
@@ -25,6 +27,8 @@ pub(crate) struct Params {
 pub(crate) enum Start {
     /// At multiples of the window since the epoch, plus this many microseconds.
     Aligned(u64),
+    /// With the months of a clock that is so many microseconds ahead of UTC.
+    Month(i64),
     /// With the first request that finds no window running.
     FirstRequest,
 }
@@ -41,7 +45,7 @@ impl Steps<State> for Params {
     #[inline]
     fn advance(&self, state: &mut State, at: Moment) -> bool {
         if state.count == 0 {
-            *state = State { start: self.start_of(at.now), window: self.window, count: 0 };
+            *state = self.window_of(at.now);
             return false;
         }
         let (time, mut repaired) = at.meet(state.start);
@@ -49,17 +53,16 @@ impl Steps<State> for Params {
             state.start = time;
         }
         if state.start + state.window <= time {
-            *state = State { start: self.start_of(time), window: self.window, count: 0 };
+            *state = self.window_of(time);
             return false;
         }
-        let start = match self.start {
-            Start::Aligned(_) => self.start_of(time),
-            // A longer window goes on from where it began; a shorter one that would be over begins now.
-            Start::FirstRequest if state.start + self.window > time => state.start,
-            Start::FirstRequest => time,
-        };
-        if (start, self.window) != (state.start, state.window) {
-            *state = State { start, window: self.window, count: state.count.min(self.limit) };
+        let mut running = self.window_of(time);
+        // A longer window goes on from where it began; a shorter one that would be over begins now.
+        if self.start == Start::FirstRequest && state.start + self.window > time {
+            running.start = state.start;
+        }
+        if (running.start, running.window) != (state.start, state.window) {
+            *state = State { count: state.count.min(self.limit), ..running };
             repaired = true;
         }
         repaired
@@ -72,7 +75,7 @@ impl Steps<State> for Params {
         } else if state.count + cost <= self.limit {
             Wait::None
         } else {
-            Wait::Micros(state.start + self.window - at.now)
+            Wait::Micros(state.start + state.window - at.now)
         }
     }
 
@@ -90,21 +93,26 @@ impl Steps<State> for Params {
 
     #[inline]
     fn left(&self, state: &State, at: Moment) -> Left {
-        let reset_after = if state.count == 0 { 0 } else { state.start + self.window - at.now };
+        let reset_after = if state.count == 0 { 0 } else { state.start + state.window - at.now };
         Left { remaining: self.limit.saturating_sub(state.count), reset_after }
     }
 }
 
 impl Params {
+    /// The window that holds `time`, or begins with it, with nothing used.
     #[inline]
-    /// When the window that holds `time` began, or begins with it.
-    pub(crate) fn start_of(&self, time: u64) -> u64 {
-        match self.start {
+    pub(crate) fn window_of(&self, time: u64) -> State {
+        let start = match self.start {
             // `offset` is below the window, so adding one window keeps the difference positive near the epoch.
             Start::Aligned(offset) => {
                 (time + self.window - (time + self.window - offset) % self.window).saturating_sub(self.window)
             }
             Start::FirstRequest => time,
-        }
+            Start::Month(utc_offset) => {
+                let (start, end) = month_of(time, utc_offset);
+                return State { start, window: end - start, count: 0 };
+            }
+        };
+        State { start, window: self.window, count: 0 }
     }
 }

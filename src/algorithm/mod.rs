@@ -26,6 +26,7 @@
 pub(crate) mod fixed_window;
 pub(crate) mod gcra;
 pub(crate) mod leaky_bucket;
+mod month;
 mod parts;
 pub(crate) mod sliding_counter;
 pub(crate) mod sliding_log;

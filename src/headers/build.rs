@@ -241,12 +241,13 @@ impl HeadersBuilder {
     }
 
     /// The longest wait or reset that is told, a day unless said otherwise. A client that must wait longer is told this, and
-    /// told again when it comes back.
+    /// told again when it comes back. Unless said otherwise, the reset of a [calendar's](crate::Quota::per_calendar_month) window
+    /// is told however far away it is; a wait for it is not.
     pub fn cap(mut self, cap: Duration) -> HeadersBuilder {
         if cap < Duration::from_secs(1) {
             return self.wrong("cap", format!("{cap:?} is too short; give at least a second"));
         }
-        self.headers.cap = cap;
+        self.headers.cap = Some(cap);
         self
     }
 

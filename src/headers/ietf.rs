@@ -115,5 +115,7 @@ fn more_after(standing: &Standing<'_>, snapshot: &Snapshot<'_>) -> u64 {
     let next = standing.limit().next_unit_after(standing.remaining(), standing.reset_after());
     // There is more by the time this request would fit, whatever the algorithm's own bound is.
     let next = standing.retry_after().map_or(next, |wait| next.min(wait));
-    ceil_seconds(next.min(snapshot.cap))
+    // Of a refusal it is not to lie beyond `Retry-After`.
+    let cap = if standing.is_refused() { snapshot.cap } else { snapshot.cap_of(standing) };
+    ceil_seconds(next.min(cap))
 }

@@ -67,7 +67,8 @@ pub struct Headers {
     on_redirects: bool,
     hide_when: Option<Hides>,
     partition: Option<Secret>,
-    cap: Duration,
+    /// `None`: nobody has said.
+    cap: Option<Duration>,
     /// Units a second, for show.
     cap_ratio: Option<f64>,
 }
@@ -96,7 +97,7 @@ impl Headers {
             on_redirects: true,
             hide_when: None,
             partition: None,
-            cap: retry_after::LONGEST,
+            cap: None,
             cap_ratio: None,
         }
     }
@@ -117,7 +118,7 @@ impl Headers {
 
     /// The longest wait or reset that is told.
     pub(crate) fn cap(&self) -> Duration {
-        self.cap
+        self.cap.unwrap_or(retry_after::LONGEST)
     }
 
     /// Says so if a family is to show a rule that is not there.
@@ -154,7 +155,7 @@ impl Headers {
     pub fn write<B>(&self, decision: &Decision, response: &mut Response<B>) {
         if self.tells_of(decision) {
             let noted = Noted { now: self.now(), nested: false, partitions: None };
-            let seconds = decision.retry_after().map(|wait| retry_after(wait, self.cap, false));
+            let seconds = decision.retry_after().map(|wait| retry_after(wait, self.cap(), false));
             self.write_noted(decision, &noted, seconds, response);
         }
     }
@@ -231,7 +232,8 @@ impl Headers {
             tightest: decision.tightest(),
             noted,
             retry_after,
-            cap: self.cap,
+            cap: self.cap(),
+            calendar_cap: self.cap.unwrap_or(Duration::MAX),
             cap_ratio: self.cap_ratio,
         };
         // A response has room for thousands of fields; where it is full, these are left out. One more than these, since servers
@@ -253,7 +255,7 @@ impl Headers {
         if let Some(seconds) = retry_after {
             set_default(response.headers_mut(), names::RETRY_AFTER, seconds.into());
             if self.retry_after_ms {
-                let millis = retry_after::millis(wait, seconds, self.cap);
+                let millis = retry_after::millis(wait, seconds, self.cap());
                 set_default(response.headers_mut(), names::RETRY_AFTER_MS, millis.into());
             }
         }
@@ -281,7 +283,15 @@ struct Snapshot<'a> {
     noted: &'a Noted,
     retry_after: Option<u64>,
     cap: Duration,
+    calendar_cap: Duration,
     cap_ratio: Option<f64>,
+}
+
+impl Snapshot<'_> {
+    /// The longest reset that is told of a rule. When the calendar's window ends everybody knows, so that is told as it is.
+    fn cap_of(&self, standing: &Standing<'_>) -> Duration {
+        if standing.limit().quota().is_calendar() { self.calendar_cap } else { self.cap }
+    }
 }
 
 #[allow(clippy::cast_precision_loss)]
@@ -319,7 +329,7 @@ impl fmt::Debug for Headers {
             .field("on_redirects", &self.on_redirects)
             .field("hides", &self.hide_when.is_some())
             .field("partition_key", &self.partition.is_some())
-            .field("cap", &self.cap)
+            .field("cap", &self.cap())
             .field("cap_ratio", &self.cap_ratio)
             .finish()
     }

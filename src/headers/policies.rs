@@ -13,13 +13,17 @@ use crate::{key::hex, limit::Limit};
 #[derive(Debug)]
 pub(crate) struct Policies {
     each: Box<[Policy]>,
-    /// The items of all rules, for the requests that every rule applies to.
+    /// How many rules there are to tell of.
+    limited: usize,
+    /// The items of all these, for the requests that every rule applies to.
     named: Option<HeaderValue>,
     older: Option<HeaderValue>,
 }
 
 #[derive(Debug)]
 pub(super) struct Policy {
+    /// Nothing is told of it.
+    unlimited: bool,
     /// `"name";r=`, the name quoted and escaped.
     pub(super) remaining: String,
     /// `"name";q=100;w=60`.
@@ -41,14 +45,16 @@ pub(super) struct Older {
 impl Policies {
     pub(crate) fn new<'a>(rules: impl Iterator<Item = (&'a str, &'a Limit)>) -> Policies {
         let each: Box<[Policy]> = rules.map(|(name, limit)| Policy::new(name, limit)).collect();
-        let named = each.iter().map(|policy| policy.named.as_str()).collect::<Vec<_>>().join(", ");
-        let older = join_older(each.iter());
+        let limited = || each.iter().filter(|policy| !policy.unlimited);
+        let named = limited().map(|policy| policy.named.as_str()).collect::<Vec<_>>().join(", ");
+        let older = join_older(limited());
         let value = |text: String| HeaderValue::try_from(text).ok().filter(|value| !value.is_empty());
-        Policies { named: value(named), older: value(older), each }
+        Policies { named: value(named), older: value(older), limited: limited().count(), each }
     }
 
+    /// How many rules there are to tell of.
     pub(super) fn len(&self) -> usize {
-        self.each.len()
+        self.limited
     }
 
     #[inline]
@@ -78,6 +84,7 @@ impl Policy {
         let older = window.map(|window| Older { quota, item: format!("{quota};w={window}") });
         let bucket: Vec<u8> = Sha256::digest(name).iter().take(16).flat_map(|byte| hex(*byte)).collect();
         Policy {
+            unlimited: limit.is_unlimited(),
             remaining: quoted + ";r=",
             named,
             older,
@@ -99,10 +106,10 @@ pub(super) fn join_older<'a>(policies: impl Iterator<Item = &'a Policy>) -> Stri
 }
 
 /// Units, and in how many seconds. A window of a part of a second is told as a whole one where it divides one, and else left
-/// out.
+/// out; as is a calendar's month, which has no one length.
 fn quota_and_window(limit: &Limit) -> (u64, Option<u64>) {
     let capacity = limit.quota().capacity();
-    let period = limit.period();
+    let Some(period) = limit.period() else { return (capacity.min(LARGEST), None) };
     let second = Duration::from_secs(1);
     if period >= second {
         return (capacity.min(LARGEST), Some(ceil_seconds(period)));

@@ -48,8 +48,8 @@ impl Show {
     #[inline]
     pub(super) fn value(&self, snapshot: &Snapshot<'_>, standing: &Standing<'_>) -> Option<HeaderValue> {
         let policy = || snapshot.decision.rules().policies().get(standing.index());
-        let at = || snapshot.noted.now.saturating_add(reset(standing, snapshot.cap));
-        let after = || reset(standing, snapshot.cap);
+        let at = || snapshot.noted.now.saturating_add(reset(standing, snapshot.cap_of(standing)));
+        let after = || reset(standing, snapshot.cap_of(standing));
         match self {
             Show::Limit => policy().map(|policy| policy.capacity.clone()),
             Show::Remaining => number(remaining(standing)),
@@ -101,6 +101,6 @@ fn reset(standing: &Standing<'_>, cap: Duration) -> Duration {
 }
 
 fn told(snapshot: &Snapshot<'_>, standing: &Standing<'_>) -> u64 {
-    let after = || ceil_seconds(reset(standing, snapshot.cap));
+    let after = || ceil_seconds(reset(standing, snapshot.cap_of(standing)));
     if standing.is_refused() { snapshot.retry_after.unwrap_or_else(after) } else { after() }
 }

@@ -1,6 +1,6 @@
 use std::{fmt, time::Duration};
 
-use super::Quota;
+use super::{Quota, quota::Period};
 use crate::{
     algorithm::{Params, Parts, fixed_window, sliding_counter, sliding_log},
     error::BuildError,
@@ -49,6 +49,8 @@ const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_secs(366 * 86_400);
 /// Counts are kept in 48 bits.
 const LARGEST: u64 = (1 << 48) - 1;
+/// No clock is further from UTC, in minutes.
+const FURTHEST: i32 = 18 * 60;
 
 impl Limit {
     /// Checks `quota` for `algorithm`. `start` says where fixed windows begin.
@@ -59,6 +61,13 @@ impl Limit {
         start: fixed_window::Start,
     ) -> Result<Limit, BuildError> {
         let bad = |field: &'static str, text: String| Err(BuildError::rule(rule, field, text));
+        check_period(algorithm, quota, start).map_err(|(field, text)| BuildError::rule(rule, field, text))?;
+        if quota.is_unlimited() {
+            // Nobody counts by these; should somebody, it is as good as no limit.
+            let start = fixed_window::Start::Aligned(0);
+            let params = fixed_window::Params { limit: LARGEST, window: micros(SHORTEST), start };
+            return Ok(Limit { algorithm, quota, params: Params::FixedWindow(params) });
+        }
         let (amount, window) = (quota.amount(), quota.window());
         if !(1..=LARGEST).contains(&amount) {
             return bad("quota", format!("an amount of {amount} is out of range; give 1 to {LARGEST} units"));
@@ -107,6 +116,7 @@ impl Limit {
                         format!("{offset} microseconds reach past the window of {window:?}; give less than one window"),
                     );
                 }
+                let start = calendar_start(quota, micros).unwrap_or(start);
                 Params::FixedWindow(fixed_window::Params { limit: amount, window: micros, start })
             }
             Algorithm::SlidingLog if amount > sliding_log::LARGEST_LIMIT => {
@@ -136,22 +146,22 @@ impl Limit {
     /// one unit in a longer window.
     pub(crate) fn scaled(&self, share: f64) -> Limit {
         let start = match self.params {
-            Params::FixedWindow(params) => params.start,
+            Params::FixedWindow(params) if !self.quota.is_calendar() => params.start,
             _ => fixed_window::Start::Aligned(0),
         };
         // A hair more, or a product that is whole but for the last bit would lose a unit.
         let of = |units: u64| (units as f64 * share * (1.0 + f64::EPSILON * 4.0)) as u64;
-        let mut window = self.quota.window();
         let mut amount = of(self.quota.amount());
+        let mut whole = self.quota;
         if amount == 0 {
-            let longer = window.as_micros() as f64 / (self.quota.amount() as f64 * share);
-            window = Duration::from_micros((longer.ceil() as u64).min(micros(LONGEST)));
+            let longer = whole.window().as_micros() as f64 / (self.quota.amount() as f64 * share);
+            whole = Quota::per(1, Duration::from_micros((longer.ceil() as u64).min(micros(LONGEST))));
             amount = 1;
         }
         let burst = self.quota.given_burst().map(|burst| of(burst).max(1));
         // An odd number may not be countable exactly; fewer digits are.
         for digits in [u32::MAX, 3, 2, 1] {
-            let quota = Quota::per(round_down(amount, digits), window);
+            let quota = whole.with_amount(round_down(amount, digits));
             let quota = burst.map_or(quota, |burst| quota.burst(round_down(burst, digits)));
             if let Ok(limit) = Limit::new("", self.algorithm, quota, start) {
                 return limit;
@@ -170,17 +180,23 @@ impl Limit {
         self.quota
     }
 
+    /// Whether there is no limit, and nothing to ask a store.
+    #[inline]
+    pub(crate) fn is_unlimited(&self) -> bool {
+        self.quota.is_unlimited()
+    }
+
     pub(crate) fn params(&self) -> &Params {
         &self.params
     }
 
-    /// The time in which a spent capacity is earned back: the window, or `capacity / rate` of a bucket.
-    pub(crate) fn period(&self) -> Duration {
+    /// The time in which a spent capacity is earned back: the window, or `capacity / rate` of a bucket. Months have no one length.
+    pub(crate) fn period(&self) -> Option<Duration> {
         match self.params {
             Params::TokenBucket(parts) | Params::LeakyBucket(parts) | Params::Gcra(parts) => {
-                Duration::from_micros(parts.capacity.div_ceil(parts.per_tick) * parts.tick)
+                Some(Duration::from_micros(parts.capacity.div_ceil(parts.per_tick) * parts.tick))
             }
-            _ => self.quota.window(),
+            _ => (self.quota.period() != Period::CalendarMonth).then(|| self.quota.window()),
         }
     }
 
@@ -197,6 +213,44 @@ impl Limit {
     }
 }
 
+/// What is wrong with the period of a quota for this algorithm, by field.
+fn check_period(algorithm: Algorithm, quota: Quota, start: fixed_window::Start) -> Result<(), (&'static str, String)> {
+    let calendar = quota.is_calendar();
+    if quota.is_unlimited() && quota.given_burst().is_some() {
+        return Err(("burst", "without a limit there is no burst; drop .burst(..)".into()));
+    }
+    if calendar && algorithm != Algorithm::FixedWindow {
+        return Err(("quota", format!("a {algorithm} knows no calendar; use Rule::fixed_window, or Quota::per(..)")));
+    }
+    if calendar && start != fixed_window::Start::Aligned(0) {
+        return Err(("window", "the calendar says where its windows begin; drop .offset(..) or .from_first_request(), or say .utc_offset_minutes(..)".into()));
+    }
+    match quota.given_utc_offset() {
+        Some(_) if !calendar => {
+            let text = "only hours, days and months of the calendar have one; drop .utc_offset_minutes(..), or use Quota::per_calendar_day(..) and its kin";
+            Err(("utc_offset_minutes", text.into()))
+        }
+        Some(minutes) if !(-FURTHEST..=FURTHEST).contains(&minutes) => {
+            let text = format!("{minutes} is out of range; give -{FURTHEST} to {FURTHEST} minutes");
+            Err(("utc_offset_minutes", text))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Where the windows of a calendar begin. Its hours and days are all of one length, so they are windows like any others.
+fn calendar_start(quota: Quota, window: u64) -> Option<fixed_window::Start> {
+    let ahead = i64::from(quota.given_utc_offset().unwrap_or(0)) * 60_000_000;
+    match quota.period() {
+        Period::CalendarMonth => Some(fixed_window::Start::Month(ahead)),
+        Period::CalendarHour | Period::CalendarDay => {
+            let offset = ahead.checked_neg()?.rem_euclid(i64::try_from(window).ok()?);
+            Some(fixed_window::Start::Aligned(offset.unsigned_abs()))
+        }
+        Period::Every(_) | Period::Unlimited => None,
+    }
+}
+
 /// The number with so many leading digits, the others zero.
 fn round_down(number: u64, digits: u32) -> u64 {
     let power = 10u64.pow((number.max(1).ilog10() + 1).saturating_sub(digits));
@@ -205,4 +259,23 @@ fn round_down(number: u64, digits: u32) -> u64 {
 
 pub(crate) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limit(quota: Quota) -> Limit {
+        Limit::new("r", Algorithm::FixedWindow, quota, fixed_window::Start::Aligned(0)).expect("a quota")
+    }
+
+    #[test]
+    fn a_share_of_a_calendar_quota_keeps_to_the_calendar() {
+        let quota = Quota::per_calendar_month(1_000).utc_offset_minutes(-90);
+        assert_eq!(limit(quota).scaled(0.1), limit(Quota::per_calendar_month(100).utc_offset_minutes(-90)));
+        let quota = Quota::per_calendar_day(8).utc_offset_minutes(60);
+        assert_eq!(limit(quota).scaled(0.5), limit(Quota::per_calendar_day(4).utc_offset_minutes(60)));
+        // Less than one unit a day is no matter of days any more.
+        assert_eq!(limit(quota).scaled(0.0625), limit(Quota::per(1, Duration::from_secs(2 * 86_400))));
+    }
 }

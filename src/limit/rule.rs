@@ -96,7 +96,8 @@ impl Rule {
         }
     }
 
-    /// At most the amount in each window; windows stand at multiples of their length since the Unix epoch.
+    /// At most the amount in each window; windows stand at multiples of their length since the Unix epoch, or are those of
+    /// the calendar: [`Quota::per_calendar_month`].
     pub fn fixed_window(name: &str, quota: Quota) -> Rule {
         Rule::new(Algorithm::FixedWindow, name, quota)
     }

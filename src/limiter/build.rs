@@ -130,7 +130,9 @@ impl LimiterBuilder {
                 settle: rule.settle,
             });
         }
-        let limits: Vec<(&str, &Limit)> = rules.iter().map(|rule| (rule.name(), rule.limit())).collect();
+        // Where there is no limit, the store is never asked.
+        let limited = rules.iter().filter(|rule| !rule.limit().is_unlimited());
+        let limits: Vec<(&str, &Limit)> = limited.map(|rule| (rule.name(), rule.limit())).collect();
         self.store.accept(&limits)?;
         let observers = Observers::default();
         if let Some(observer) = &self.observer {

@@ -28,6 +28,8 @@ pub(super) struct Entry<'a> {
     pub(super) name: &'a str,
     pub(super) pick: Pick,
     pub(super) usual_cost: bool,
+    /// Whether there is nothing to ask: no key, or no limit.
+    pub(super) left_out: bool,
 }
 
 impl<'a> Entry<'a> {
@@ -38,7 +40,7 @@ impl<'a> Entry<'a> {
             Found::Absent | Found::Refuse(_) => Key::absent(),
         };
         // Which rule that is, and what it costs, is filled in by the limiter that is asked.
-        Entry { name, pick: Pick { rule: 0, key, cost: 1 }, usual_cost: true }
+        Entry { name, pick: Pick { rule: 0, key, cost: 1 }, usual_cost: true, left_out: false }
     }
 }
 
@@ -96,14 +98,14 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Leaves out the rules whose key is absent.
+    /// Leaves out the rules that there is nothing to ask about.
     #[cold]
-    pub(super) fn drop_absent(&mut self) {
+    pub(super) fn leave_out(&mut self) {
         let mut entries = match std::mem::take(self).0 {
             Entries::One(entry) => vec![entry],
             Entries::Many(entries) => entries,
         };
-        entries.retain(|entry| !entry.pick.key.is_absent());
+        entries.retain(|entry| !entry.left_out);
         self.0 = Entries::Many(entries);
     }
 }

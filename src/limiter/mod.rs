@@ -169,7 +169,7 @@ impl Limiter {
     #[inline]
     fn resolve(&self, call: &mut Call<'_>) -> Result<(), StoreError> {
         let rules = &self.0.rules;
-        let mut any_absent = false;
+        let mut any_left_out = false;
         let entries = call.entries_mut();
         for place in 0..entries.len() {
             let (before, rest) = entries.split_at_mut(place);
@@ -182,10 +182,11 @@ impl Limiter {
             if entry.usual_cost {
                 entry.pick.cost = rule.usual_cost();
             }
-            any_absent |= entry.pick.key.is_absent();
+            entry.left_out = entry.pick.key.is_absent() || rule.limit().is_unlimited();
+            any_left_out |= entry.left_out;
         }
-        if any_absent {
-            call.drop_absent();
+        if any_left_out {
+            call.leave_out();
         }
         Ok(())
     }

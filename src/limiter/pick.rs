@@ -52,6 +52,8 @@ impl Limiter {
 
 fn add(picks: &mut Picks, rule: &CheckedRule, head: &Parts, found: Found) -> Option<StatusCode> {
     match found {
+        // Nothing is counted, so there is nothing to ask.
+        Found::Key(_) if rule.limit().is_unlimited() => {}
         Found::Key(key) => picks.push(Pick { rule: rule.index(), key, cost: rule.cost(head) }),
         Found::Absent => {}
         Found::Refuse(status) => return Some(status),

@@ -7,6 +7,7 @@
 mod addresses;
 mod applies;
 mod build_errors;
+mod calendar;
 mod cell;
 mod charges;
 mod check;
@@ -67,3 +68,4 @@ mod support;
 mod tls;
 mod topologies;
 mod traces;
+mod unlimited;

@@ -17,12 +17,17 @@ use crate::support::{
     stores::{BEGIN, Backend, every_store, namespace, patient},
 };
 
-pub const NAMES: [&str; 7] = ["fixed", "first", "log", "counter", "bucket", "gcra", "leaky"];
+pub const NAMES: [&str; 8] = ["fixed", "first", "log", "counter", "bucket", "gcra", "leaky", "month"];
 
 pub fn rule(name: &'static str, quota: Quota, burst: u64) -> Rule {
     match name {
         "fixed" => Rule::fixed_window(name, quota).offset(quota.window() / 3),
         "first" => Rule::fixed_window(name, quota).from_first_request(),
+        // Any offset, and another when the quota changes.
+        "month" => {
+            let minutes = (quota.amount() * 31 + burst * 7) as i32 % 2_161 - 1_080;
+            Rule::fixed_window(name, Quota::per_calendar_month(quota.amount()).utc_offset_minutes(minutes))
+        }
         "log" => Rule::sliding_log(name, quota),
         "counter" => Rule::sliding_counter(name, quota),
         "bucket" => Rule::token_bucket(name, quota.burst(burst)),

@@ -67,10 +67,16 @@ impl Args {
         let cost = line.cost;
         match line.limit.params() {
             Params::FixedWindow(params) => {
-                self.all([params.limit, params.window]);
                 match params.start {
-                    Start::Aligned(offset) => self.all([offset]),
-                    Start::FirstRequest => self.push(-1.0),
+                    Start::Aligned(offset) => self.all([params.limit, params.window, offset]),
+                    Start::FirstRequest => {
+                        self.all([params.limit, params.window]);
+                        self.push(-1.0);
+                    }
+                    Start::Month(utc_offset) => {
+                        self.all([params.limit, 0]);
+                        self.push(utc_offset as f64);
+                    }
                 }
                 self.all([cost]);
             }

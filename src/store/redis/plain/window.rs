@@ -26,9 +26,11 @@ impl Window {
     /// The one that runs now. `None` for a rule that has no aligned windows.
     pub(super) fn of(line: &Line<'_>, now: u64, time: Time) -> Option<Window> {
         let Params::FixedWindow(params) = line.limit.params() else { return None };
-        let fixed_window::Start::Aligned(_) = params.start else { return None };
-        let start = params.start_of(now);
-        let end = start.saturating_add(params.window);
+        if params.start == fixed_window::Start::FirstRequest {
+            return None;
+        }
+        let fixed_window::State { start, window, .. } = params.window_of(now);
+        let end = start.saturating_add(window);
         let margin = match time {
             Time::Store => MARGIN,
             Time::Application { tolerance, .. } => MARGIN + tolerance.div_ceil(1_000),
@@ -36,7 +38,7 @@ impl Window {
         };
         let mut name = line.name().concat();
         // Escaped names have no `=`, so this is no rule's. Windows live in names, since no script can look into a value.
-        name.extend_from_slice(format!("={start}+{}", params.window).as_bytes());
+        name.extend_from_slice(format!("={start}+{window}").as_bytes());
         let ttl = end.saturating_sub(now).div_ceil(1_000) + margin;
         Some(Window { name, limit: params.limit, cost: line.cost, ttl, start, end })
     }
