@@ -7,7 +7,7 @@ use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use crate::refusal::RefusalBody;
+use crate::{limiter::Permit, refusal::RefusalBody};
 
 pin_project! {
     /// The service's own body, or the explanation of a refusal.
@@ -19,6 +19,8 @@ pin_project! {
     pub struct ResponseBody<B> {
         #[pin]
         kind: Kind<B>,
+        // Places that the request holds until its response has ended.
+        permit: Option<Permit>,
     }
 }
 
@@ -33,11 +35,15 @@ pin_project! {
 
 impl<B> ResponseBody<B> {
     pub(crate) fn inner(body: B) -> ResponseBody<B> {
-        ResponseBody { kind: Kind::Inner { body } }
+        ResponseBody { kind: Kind::Inner { body }, permit: None }
+    }
+
+    pub(crate) fn holding(self, permit: Option<Permit>) -> ResponseBody<B> {
+        ResponseBody { permit, ..self }
     }
 
     pub(crate) fn refusal(body: RefusalBody) -> ResponseBody<B> {
-        ResponseBody { kind: Kind::Refusal { body } }
+        ResponseBody { kind: Kind::Refusal { body }, permit: None }
     }
 }
 
@@ -53,13 +59,22 @@ impl<B: Body> Body for ResponseBody<B> {
     type Error = B::Error;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        match self.project().kind.project() {
-            KindProj::Inner { body } => body.poll_frame(cx).map_ok(|frame| {
-                frame.map_data(|mut data| {
-                    let length = data.remaining();
-                    data.copy_to_bytes(length)
+        let this = self.project();
+        match this.kind.project() {
+            KindProj::Inner { mut body } => {
+                let polled = body.as_mut().poll_frame(cx);
+                if this.permit.is_some()
+                    && (matches!(polled, Poll::Ready(None | Some(Err(_)))) || polled.is_ready() && body.is_end_stream())
+                {
+                    *this.permit = None;
+                }
+                polled.map_ok(|frame| {
+                    frame.map_data(|mut data| {
+                        let length = data.remaining();
+                        data.copy_to_bytes(length)
+                    })
                 })
-            }),
+            }
             KindProj::Refusal { body } => body.poll(cx).map(|frame| frame.map(Ok)),
         }
     }

@@ -16,6 +16,7 @@ use crate::{
     decision::Decision,
     edge::Edge,
     headers::Noted,
+    limiter::Permit,
     refusal::{Refusal, RefusalBody},
 };
 
@@ -45,7 +46,7 @@ pin_project! {
         /// request that waits for neither is small: it is moved several times.
         Deciding { waiting: Option<Box<Waiting<S, B>>> },
         /// The service is at work. Nothing noted: its response is left as it is.
-        Running { #[pin] inner: F, noted: Option<(Decision, Noted, Arc<Edge>)> },
+        Running { #[pin] inner: F, noted: Option<(Decision, Noted, Arc<Edge>)>, permit: Option<Permit> },
         Refused { response: Option<Box<Response<RefusalBody>>> },
     }
 }
@@ -59,7 +60,7 @@ struct Waiting<S, B> {
 
 impl<S, F, B> ResponseFuture<S, F, B> {
     pub(crate) fn unlimited(inner: F) -> Self {
-        ResponseFuture { state: State::Running { inner, noted: None } }
+        ResponseFuture { state: State::Running { inner, noted: None, permit: None } }
     }
 
     pub(crate) fn deciding(deciding: Deciding, service: S, body: B, edge: Arc<Edge>) -> Self {
@@ -94,6 +95,7 @@ where
     if let Some(refusal) = Refusal::of(&decision, &head, edge) {
         return refused(refusal);
     }
+    let permit = decision.permit();
     let outer = head.extensions.insert(decision.clone());
     let nested = outer.is_some();
     if nested {
@@ -102,7 +104,7 @@ where
     }
     let noted = edge.headers.note(&decision, &head, nested);
     let noted = noted.map(|noted| (decision, noted, Arc::clone(edge)));
-    State::Running { inner: service.call(Request::from_parts(head, body)), noted }
+    State::Running { inner: service.call(Request::from_parts(head, body)), noted, permit }
 }
 
 impl<S, B, R> Future for ResponseFuture<S, S::Future, B>
@@ -124,12 +126,13 @@ where
                     let Waiting { mut service, body, edge, .. } = *asked;
                     follow(ruling, head, body, &mut service, &edge)
                 }
-                StateProj::Running { inner, noted } => {
+                StateProj::Running { inner, noted, permit } => {
                     let mut response = ready!(inner.poll(cx))?;
                     if let Some((decision, noted, edge)) = noted {
                         edge.headers.write_noted(decision, noted, None, &mut response);
                     }
-                    return Poll::Ready(Ok(response.map(ResponseBody::inner)));
+                    let permit = permit.take();
+                    return Poll::Ready(Ok(response.map(|body| ResponseBody::inner(body).holding(permit))));
                 }
                 StateProj::Refused { response } => match response.take() {
                     Some(response) => return Poll::Ready(Ok((*response).map(ResponseBody::refusal))),

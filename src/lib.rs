@@ -82,7 +82,7 @@ pub use future::ResponseFuture;
 pub use headers::{Headers, HeadersBuilder};
 pub use layer::RateLimitLayer;
 pub use limit::{Algorithm, Limit, OnFailure, Quota, Rule};
-pub use limiter::{Call, Limiter, LimiterBuilder};
+pub use limiter::{Call, Limiter, LimiterBuilder, Permit};
 pub use observer::{Observer, StoreEvent};
 pub use resilience::Resilient;
 pub use service::RateLimit;

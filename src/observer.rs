@@ -87,8 +87,14 @@ pub enum StoreEvent {
     /// The store is full: a new key was counted in its rule's overflow count.
     Overflowed,
     /// What had been charged for a request that was refused or given up in the end was perhaps not given back; then it counts until the
-    /// limit forgets it.
+    /// limit forgets it. The same of places under a concurrency rule; then they are free when their leases expire.
     NotGivenBack(StoreError),
+    /// Requests at work have lost their places under a [concurrency](crate::Rule::concurrency) rule, and go on: their leases
+    /// expired before they could be renewed, or the store forgot them, and others have the places now.
+    LeasesLost {
+        /// How many.
+        leases: u64,
+    },
 }
 
 /// Those who watch a store, and the log.
@@ -101,7 +107,7 @@ pub(crate) struct Observers {
     since: OnceLock<Instant>,
 }
 
-const KINDS: usize = 12;
+const KINDS: usize = 13;
 
 impl Observers {
     pub(crate) fn add(&self, observer: &Arc<dyn Observer>) {
@@ -133,6 +139,7 @@ impl Observers {
             StoreEvent::NotCommitted { .. } => 9,
             StoreEvent::NoFunctions => 10,
             StoreEvent::NotGivenBack(_) => 11,
+            StoreEvent::LeasesLost { .. } => 12,
         };
         let now = 1_000_000 + crate::limit::micros(self.since.get_or_init(Instant::now).elapsed());
         let Some(logged) = self.logged.get(kind) else { return };
@@ -166,6 +173,7 @@ impl Observers {
             StoreEvent::NotGivenBack(error) => {
                 tracing::warn!(%error, "a charge for a refused request was not given back")
             }
+            StoreEvent::LeasesLost { leases } => tracing::warn!(leases, "places under a concurrency rule were lost"),
             StoreEvent::Overflowed => {
                 tracing::warn!(
                     "the memory store is full: new keys share one count per rule; raise MemoryStore::max_keys"

@@ -72,6 +72,7 @@ impl Policy {
         quoted.push('"');
         let (quota, window) = quota_and_window(limit);
         let named = match window {
+            _ if limit.lease().is_some() => format!("{quoted};q={quota};qu=\"concurrent-requests\""),
             Some(window) => format!("{quoted};q={quota};w={window}"),
             None => format!("{quoted};q={quota}"),
         };
@@ -102,6 +103,9 @@ pub(super) fn join_older<'a>(policies: impl Iterator<Item = &'a Policy>) -> Stri
 /// out.
 fn quota_and_window(limit: &Limit) -> (u64, Option<u64>) {
     let capacity = limit.quota().capacity();
+    if limit.lease().is_some() {
+        return (capacity, None);
+    }
     let period = limit.period();
     let second = Duration::from_secs(1);
     if period >= second {

@@ -1,4 +1,4 @@
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use http::request::Parts;
 
@@ -14,6 +14,7 @@ pub(crate) struct Rules {
     rules: Box<[CheckedRule]>,
     policies: Policies,
     any_waits: bool,
+    shortest_lease: Option<Duration>,
 }
 
 /// A rule with everything about it worked out.
@@ -74,7 +75,8 @@ impl Rules {
     pub(super) fn new(rules: Vec<CheckedRule>) -> Rules {
         let policies = Policies::new(rules.iter().map(|rule| (rule.name(), rule.limit())));
         let any_waits = rules.iter().any(|rule| rule.key.waits());
-        Rules { rules: rules.into(), policies, any_waits }
+        let shortest_lease = rules.iter().filter_map(|rule| rule.limit.lease()).min();
+        Rules { rules: rules.into(), policies, any_waits, shortest_lease }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -102,6 +104,12 @@ impl Rules {
 
     pub(super) fn any_waits(&self) -> bool {
         self.any_waits
+    }
+
+    /// Of the concurrency rules, if there are any.
+    #[inline]
+    pub(super) fn shortest_lease(&self) -> Option<Duration> {
+        self.shortest_lease
     }
 
     pub(crate) fn policies(&self) -> &Policies {

@@ -65,7 +65,7 @@ impl Shared {
             }
             None => open(),
         };
-        if matches!(ask.purpose, Purpose::Take(_) | Purpose::Give(_)) {
+        if !ask.purpose.decides() {
             return Err(error);
         }
         Err(self.fall_back(ask, error, verdicts, charged, |place| asked.get(place) == Some(&true)))
@@ -97,10 +97,11 @@ impl Shared {
             return error.with(Partial::new(verdicts.into_vec()).refusing(refuses));
         }
         if ask.purpose == Purpose::Spend {
-            // What may have been charged is not charged once more.
+            // What may have been charged is not charged once more, and leases are told of when they are renewed.
             let unsure = error.may_have_charged();
             let missed = |place: usize, line: &Line<'_>| {
-                missing(place) && line.on_failure == OnFailure::Local && !(unsure && asked(place))
+                let counts = line.on_failure == OnFailure::Local && line.limit.lease().is_none();
+                counts && missing(place) && !(unsure && asked(place))
             };
             let lines: SmallVec<[Line<'_>; 4]> =
                 (0..).zip(ask.lines).filter(|(place, line)| missed(*place, line)).map(|(_, line)| *line).collect();
@@ -150,7 +151,7 @@ impl Shared {
     /// once.
     #[cold]
     pub(super) fn decide_now(self: &Arc<Shared>, ask: &Ask<'_>, answer: &mut Answer) -> Option<Result<(), StoreError>> {
-        if matches!(ask.purpose, Purpose::Take(_) | Purpose::Give(_)) {
+        if !ask.purpose.decides() {
             return None;
         }
         let gates = self.gates(ask);

@@ -11,15 +11,17 @@ use crate::{algorithm::Params, store::Purpose};
 pub(super) type Kind = u8;
 
 /// The files, in the order of [`kind_of`].
-const ALGORITHMS: [File; 6] = [
+const ALGORITHMS: [File; 7] = [
     File { name: "fixed_window", text: include_str!("../../../lua/algorithms/fixed_window.lua") },
     File { name: "sliding_log", text: include_str!("../../../lua/algorithms/sliding_log.lua") },
     File { name: "sliding_counter", text: include_str!("../../../lua/algorithms/sliding_counter.lua") },
     File { name: "token_bucket", text: include_str!("../../../lua/algorithms/token_bucket.lua") },
     File { name: "leaky_bucket", text: include_str!("../../../lua/algorithms/leaky_bucket.lua") },
     File { name: "gcra", text: include_str!("../../../lua/algorithms/gcra.lua") },
+    File { name: "concurrency", text: include_str!("../../../lua/algorithms/concurrency.lua") },
 ];
 const ACQUIRE: File = File { name: "acquire", text: include_str!("../../../lua/ops/acquire.lua") };
+const LEASES: File = File { name: "leases", text: include_str!("../../../lua/ops/leases.lua") };
 const SETTLE: File = File { name: "settle", text: include_str!("../../../lua/ops/settle.lua") };
 
 /// Every rule has these beside its algorithm's own names.
@@ -39,6 +41,8 @@ pub(super) enum Operation {
     Acquire,
     Take,
     Give,
+    /// Renews or ends leases: one text for any number of rules.
+    Leases,
 }
 
 impl Operation {
@@ -48,6 +52,7 @@ impl Operation {
             Purpose::Spend | Purpose::Peek => Operation::Acquire,
             Purpose::Take(_) => Operation::Take,
             Purpose::Give(_) => Operation::Give,
+            Purpose::Renew | Purpose::Release => Operation::Leases,
         }
     }
 }
@@ -81,6 +86,7 @@ pub(super) fn kind_of(params: &Params) -> Kind {
         Params::TokenBucket(_) => 3,
         Params::LeakyBucket(_) => 4,
         Params::Gcra(_) => 5,
+        Params::Concurrency(_) => 6,
     }
 }
 
@@ -108,6 +114,7 @@ impl Assembled {
             Operation::Acquire => out.acquire(),
             Operation::Take => out.settle(&["clamp", "charge"]),
             Operation::Give => out.settle(&["give"]),
+            Operation::Leases => out.section(LEASES, "each", 0),
         }
         out
     }
@@ -172,9 +179,8 @@ impl Assembled {
         let args = |rule: usize, file: &File| join(words(file).map(|word| name(word, rule, wide)), ", ");
         if !wide {
             let all = rules.iter().map(|(rule, file)| format!(", {}", args(*rule, file))).collect::<String>();
-            let count =
-                COMMON_ARGS.split(' ').count() + rules.iter().map(|(_, file)| words(file).count()).sum::<usize>();
-            self.line(&format!("local {common}{all} = unpack('<{}', ARGV[1])", "d".repeat(count)));
+            let words = COMMON_ARGS.split(' ').chain(rules.iter().flat_map(|(_, file)| words(file)));
+            self.line(&format!("local {common}{all} = unpack('<{}', ARGV[1])", format(words)));
             for (rule, file) in &rules {
                 let names = [file.words("names"), COMMON_NAMES].join(" ");
                 self.line(&format!("local {}", join(names.split(' ').map(|word| name(word, *rule, false)), ", ")));
@@ -185,9 +191,8 @@ impl Assembled {
         self.line(&format!("local {common} = unpack('<{}', ARGV[1])", "d".repeat(at)));
         self.line("local R = {}");
         for (rule, file) in &rules {
-            let count = words(file).count();
-            self.line(&format!("{} = unpack('<{}', ARGV[1], {})", args(*rule, file), "d".repeat(count), at * 8 + 1));
-            at += count;
+            self.line(&format!("{} = unpack('<{}', ARGV[1], {})", args(*rule, file), format(words(file)), at * 8 + 1));
+            at += words(file).count();
         }
     }
 
@@ -239,6 +244,11 @@ impl Assembled {
     }
 }
 
+/// How arguments of these names are read: numbers, but for the name of a lease, which is eight bytes too.
+fn format<'a>(words: impl Iterator<Item = &'a str>) -> String {
+    words.map(|word| if word == "id" { "c8" } else { "d" }).collect()
+}
+
 fn join(words: impl Iterator<Item = String>, with: &str) -> String {
     words.collect::<Vec<_>>().join(with)
 }
@@ -278,8 +288,8 @@ mod tests {
 
     #[test]
     fn no_name_of_a_rule_is_left_open() {
-        for kinds in [&[0, 1, 2, 3, 4, 5][..], &[1; 40]] {
-            for operation in [Operation::Acquire, Operation::Take, Operation::Give] {
+        for kinds in [&[0, 1, 2, 3, 4, 5, 6][..], &[1; 40]] {
+            for operation in [Operation::Acquire, Operation::Take, Operation::Give, Operation::Leases] {
                 let text = Assembled::new(operation, kinds).text;
                 assert!(!text.contains("_N") && !text.contains("[N]"), "{text}");
             }

@@ -164,9 +164,11 @@ impl Node {
 
     /// now, not_after, tolerance, margin, spend.
     fn common(&self, ask: &Ask<'_>, began: i64) -> [f64; 5] {
-        let spend = f64::from(u8::from(ask.purpose == Purpose::Spend));
+        let spend = f64::from(u8::from(matches!(ask.purpose, Purpose::Spend | Purpose::Renew)));
         let never = EXACT as f64;
         match ask.time {
+            // An end that comes late is one all the same.
+            Time::Store if ask.purpose == Purpose::Release => [SERVER_CLOCK, never, 0.0, MARGIN, spend],
             Time::Store => {
                 let not_after =
                     self.clock.not_after(began, self.deadline + SLACK).map_or(never, |micros| micros as f64);

@@ -21,6 +21,7 @@ pub(super) struct Scripts {
     acquire: Known,
     take: Known,
     give: Known,
+    leases: Known,
 }
 
 /// A script and its digest.
@@ -71,7 +72,9 @@ impl Scripts {
             Operation::Acquire => &self.acquire,
             Operation::Take => &self.take,
             Operation::Give => &self.give,
+            Operation::Leases => &self.leases,
         };
+        let lines = if operation == Operation::Leases { &[] } else { lines };
         let kinds: Kinds = lines.iter().map(|line| kind_of(line.limit.params())).collect();
         if let Some(script) = known.read().unwrap_or_else(PoisonError::into_inner).get(&kinds) {
             return Arc::clone(script);

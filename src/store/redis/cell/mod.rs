@@ -107,7 +107,8 @@ fn command(line: &Line<'_>, throttle: &Throttle) -> Cmd {
 
 fn script(verb: &str, script: &str, ask: &Ask<'_>, throttles: &[Throttle]) -> Cmd {
     let (purpose, id) = match ask.purpose {
-        Purpose::Peek => (0, None),
+        // It has no leases.
+        Purpose::Peek | Purpose::Renew | Purpose::Release => (0, None),
         Purpose::Spend => (1, None),
         Purpose::Take(id) => (2, Some(id)),
         Purpose::Give(id) => (3, Some(id)),

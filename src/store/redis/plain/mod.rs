@@ -65,7 +65,8 @@ impl Node {
             let began = self.clock.local();
             let (at, answer) = match ask.purpose {
                 Purpose::Spend if !never_fits => self.spend(&windows, ask, live, until).await?,
-                Purpose::Spend | Purpose::Peek => self.look(&windows, ask, live, None).await?,
+                // There are no leases without scripts.
+                Purpose::Spend | Purpose::Peek | Purpose::Renew | Purpose::Release => self.look(&windows, ask, live, None).await?,
                 Purpose::Take(id) | Purpose::Give(id) => self.once(&windows, ask, live, until, id).await?,
             };
             if ask.time == Time::Store {
