@@ -38,6 +38,7 @@
 //! | sizing, permissions, alarms, a runbook | the page on [operations](guide::operations) |
 //! | whether a server is fit | [`Limiter::check`] |
 //! | the decision in a handler | [`Decision`], an axum extractor and a request extension |
+//! | so many at the same time | [`Rule::concurrency`], [`Permit`] |
 //! | limits without HTTP: jobs, sockets, queues | [`Limiter::acquire`], [`Limiter::peek`], [`Limiter::reset`] |
 //! | metrics and alarms | [`Observer`] |
 //! | tests of your own | [`ManualClock`] |

@@ -236,7 +236,7 @@ fn check_leases(rule: &str, params: &concurrency::Params, lease: Duration) -> Re
         let text = format!("{} at a time is out of range; give 1 to {most}", params.limit);
         return Err(BuildError::rule(rule, "limit", text));
     }
-    if !(SHORTEST_LEASE..=LONGEST_LEASE).contains(&lease) || lease.subsec_nanos() % 1_000 != 0 {
+    if !(SHORTEST_LEASE..=LONGEST_LEASE).contains(&lease) || !lease.subsec_nanos().is_multiple_of(1_000) {
         let text = format!("{lease:?} is out of range; give whole microseconds from 100 ms to 1 day");
         return Err(BuildError::rule(rule, "lease", text));
     }

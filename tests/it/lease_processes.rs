@@ -54,7 +54,9 @@ fn worker() {
                         assert!(held.failure().is_none(), "{:?}", held.failure());
                         if held.is_allowed() {
                             let mut call = begin.prepare_invoke();
-                            counters.iter().for_each(|counter| drop(call.key(counter)));
+                            for counter in &counters {
+                                call.key(counter);
+                            }
                             let all: u64 = call.arg(process + 1).invoke_async(&mut connection).await.expect("a count");
                             assert!(all <= LIMIT, "{all} are at work");
                             if process == 0 {

@@ -81,7 +81,7 @@ fn limit(choice: usize) -> Limit {
 async fn compare(server: &dyn Store, round: usize, steps: &[Step], skews: &[i64], tolerance: Option<u64>) {
     let memory = MemoryStore::new();
     let namespace = namespace();
-    let rate = (round % 3 > 0).then(|| {
+    let rate = (!round.is_multiple_of(3)).then(|| {
         let name = traces::NAMES[round % traces::NAMES.len()];
         let limit = traces::rule(name, Quota::per(9, Duration::from_millis(700)), 5).check().expect("sound");
         (Scope::new(&namespace, name), limit)
@@ -94,7 +94,8 @@ async fn compare(server: &dyn Store, round: usize, steps: &[Step], skews: &[i64]
             let micros = subject.leases.1.lease().expect("leases").as_micros() as u64 * thousandths / 1_000;
             Duration::from_micros(micros)
         };
-        let known = |back: usize| ids.len().checked_sub(1 + back).and_then(|place| ids.get(place)).copied().unwrap_or(7);
+        let known =
+            |back: usize| ids.len().checked_sub(1 + back).and_then(|place| ids.get(place)).copied().unwrap_or(7);
         let only_leases = |receipt| subject.lines(1, receipt)[..1].to_vec();
         let (purpose, lines) = match step {
             Step::Pass(thousandths) => {

@@ -116,9 +116,8 @@ impl Limiter {
     fn try_again(&self, mut batch: Vec<(Lease, Instant)>, error: StoreError) {
         let lasts = |lease: &Lease| self.0.rules.get(lease.pick.rule).and_then(|rule| rule.limit().lease());
         let before = batch.len();
-        batch.retain(|(lease, since)| {
-            error.is_transient() && lasts(lease).is_some_and(|lasts| since.elapsed() < lasts)
-        });
+        batch
+            .retain(|(lease, since)| error.is_transient() && lasts(lease).is_some_and(|lasts| since.elapsed() < lasts));
         if batch.len() < before {
             self.not_released(&error);
         }

@@ -1,8 +1,8 @@
 //! State as an entry keeps it: in 32 bytes, tag and all, so that an entry is one cache line.
 
 use crate::algorithm::{
-    Left, Moment, Params, Rate, State, Wait, concurrency, fixed_window, gcra, leaky_bucket, sliding_counter, sliding_log,
-    token_bucket,
+    Left, Moment, Params, Rate, State, Wait, concurrency, fixed_window, gcra, leaky_bucket, sliding_counter,
+    sliding_log, token_bucket,
 };
 
 /// Any [`State`].

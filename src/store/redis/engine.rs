@@ -32,7 +32,7 @@ impl Engine {
         match self {
             Engine::Script => {
                 "+evalsha +eval +time +get +set +lrange +lindex +llen +ltrim +rpush +zcard +zcount +zrange +zscore +zadd +zrem +zremrangebyscore +del +pexpire +pttl"
-            },
+            }
             Engine::Functions => {
                 "+fcall +function|load +function|list +time +get +set +lrange +lindex +llen +ltrim +rpush +zcard +zcount +zrange +zscore +zadd +zrem +zremrangebyscore +del +pexpire +pttl"
             }

@@ -66,7 +66,9 @@ impl Node {
             let (at, answer) = match ask.purpose {
                 Purpose::Spend if !never_fits => self.spend(&windows, ask, live, until).await?,
                 // There are no leases without scripts.
-                Purpose::Spend | Purpose::Peek | Purpose::Renew | Purpose::Release => self.look(&windows, ask, live, None).await?,
+                Purpose::Spend | Purpose::Peek | Purpose::Renew | Purpose::Release => {
+                    self.look(&windows, ask, live, None).await?
+                }
                 Purpose::Take(id) | Purpose::Give(id) => self.once(&windows, ask, live, until, id).await?,
             };
             if ask.time == Time::Store {
