@@ -7,7 +7,10 @@ use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use crate::{limiter::Charge, refusal::RefusalBody};
+use crate::{
+    limiter::{Charge, Permit},
+    refusal::RefusalBody,
+};
 
 pin_project! {
     /// The service's own body, or the explanation of a refusal.
@@ -19,6 +22,8 @@ pin_project! {
     pub struct ResponseBody<B> {
         #[pin]
         kind: Kind<B>,
+        // Places that the request holds until its response has ended.
+        permit: Option<Permit>,
     }
 }
 
@@ -45,6 +50,11 @@ impl Drop for Streamed {
     }
 }
 
+/// Whether what is held for a body can go: its end has come, or is known.
+fn is_over<B: Body>(frame: &Poll<Option<Result<Frame<Bytes>, B::Error>>>, body: &B, held: bool) -> bool {
+    held && (matches!(frame, Poll::Ready(None | Some(Err(_)))) || frame.is_ready() && body.is_end_stream())
+}
+
 fn poll_bytes<B: Body>(body: Pin<&mut B>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
     body.poll_frame(cx).map_ok(|frame| {
         frame.map_data(|mut data| {
@@ -56,16 +66,20 @@ fn poll_bytes<B: Body>(body: Pin<&mut B>, cx: &mut Context<'_>) -> Poll<Option<R
 
 impl<B> ResponseBody<B> {
     pub(crate) fn inner(body: B) -> ResponseBody<B> {
-        ResponseBody { kind: Kind::Inner { body } }
+        ResponseBody { kind: Kind::Inner { body }, permit: None }
+    }
+
+    pub(crate) fn holding(self, permit: Option<Permit>) -> ResponseBody<B> {
+        ResponseBody { permit, ..self }
     }
 
     /// The service's own body, whose length tells what the request cost.
     pub(crate) fn counted(body: B, charge: Charge) -> ResponseBody<B> {
-        ResponseBody { kind: Kind::Counted { body, streamed: Some(Streamed { charge, bytes: 0 }) } }
+        ResponseBody { kind: Kind::Counted { body, streamed: Some(Streamed { charge, bytes: 0 }) }, permit: None }
     }
 
     pub(crate) fn refusal(body: RefusalBody) -> ResponseBody<B> {
-        ResponseBody { kind: Kind::Refusal { body } }
+        ResponseBody { kind: Kind::Refusal { body }, permit: None }
     }
 }
 
@@ -81,10 +95,15 @@ impl<B: Body> Body for ResponseBody<B> {
     type Error = B::Error;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        match self.project().kind.project() {
-            KindProj::Inner { body } => poll_bytes(body, cx),
-            KindProj::Counted { body, streamed } => {
-                let frame = ready!(poll_bytes(body, cx));
+        let this = self.project();
+        match this.kind.project() {
+            KindProj::Inner { mut body } => {
+                let frame = poll_bytes(body.as_mut(), cx);
+                is_over(&frame, &*body, this.permit.is_some()).then(|| *this.permit = None);
+                frame
+            }
+            KindProj::Counted { mut body, streamed } => {
+                let frame = ready!(poll_bytes(body.as_mut(), cx));
                 match (&frame, streamed.as_mut()) {
                     (Some(Ok(frame)), Some(streamed)) => {
                         streamed.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
@@ -93,7 +112,9 @@ impl<B: Body> Body for ResponseBody<B> {
                     (None, _) => *streamed = None,
                     _ => {}
                 }
-                Poll::Ready(frame)
+                let frame = Poll::Ready(frame);
+                is_over(&frame, &*body, this.permit.is_some()).then(|| *this.permit = None);
+                frame
             }
             KindProj::Refusal { body } => body.poll(cx).map(|frame| frame.map(Ok)),
         }

@@ -6,7 +6,7 @@ use crate::{
     algorithm::Wait,
     error::StoreError,
     limit::Limit,
-    limiter::{Handle, Rules},
+    limiter::{Handle, Permit, Rules},
     store::Verdict,
 };
 
@@ -35,6 +35,8 @@ struct More {
     refused: bool,
     /// The decision of a limiter further out.
     outer: Option<Decision>,
+    /// The places that the request holds.
+    permit: Option<Permit>,
 }
 
 /// A rule that applied, and how it stands.
@@ -53,6 +55,8 @@ pub(crate) struct Applied {
 }
 
 const NEVER: u64 = u64::MAX;
+/// When to look again for a place that comes back when somebody is done.
+const SOON: Duration = Duration::from_secs(1);
 
 impl Applied {
     #[inline]
@@ -111,7 +115,7 @@ impl Decision {
     }
 
     pub(crate) fn failed(rules: Arc<Handle>, error: StoreError, applied: Box<[Applied]>, refused: bool) -> Decision {
-        let more = More { applied, failure: Some(error), refused, outer: None };
+        let more = More { applied, failure: Some(error), refused, ..More::default() };
         Decision { rules, one: None, more: Some(Arc::new(more)) }
     }
 
@@ -131,6 +135,18 @@ impl Decision {
     pub(crate) fn within(mut self, outer: Option<Decision>) -> Decision {
         Arc::make_mut(self.more.get_or_insert_default()).outer = outer;
         self
+    }
+
+    /// Holds on to places under concurrency rules.
+    pub(crate) fn holding(mut self, permit: Permit) -> Decision {
+        Arc::make_mut(self.more.get_or_insert_default()).permit = Some(permit);
+        self
+    }
+
+    /// The places that the request holds under [concurrency](crate::Rule::concurrency) rules, if it holds any. This decision
+    /// and its clones hold them too; a permit is for what outlives them.
+    pub fn permit(&self) -> Option<Permit> {
+        self.more.as_ref()?.permit.clone()
     }
 
     pub(crate) fn applied(&self) -> &[Applied] {
@@ -264,7 +280,8 @@ impl<'a> Standing<'a> {
     }
 
     /// Until the limit is as good as untouched; of a sliding log, until its oldest entry leaves. Each algorithm's
-    /// contract is in the [guide](crate::guide::algorithms).
+    /// contract is in the [guide](crate::guide::algorithms). Under a [concurrency](crate::Rule::concurrency) rule, the time of a
+    /// lease while any place is taken.
     pub fn reset_after(&self) -> Duration {
         Duration::from_micros(self.verdict.reset_after)
     }
@@ -275,8 +292,12 @@ impl<'a> Standing<'a> {
     }
 
     /// How long the request must wait for this rule. `None` when this rule does not refuse it, or always will.
+    ///
+    /// Under a [concurrency](crate::Rule::concurrency) rule nobody knows: a place is free when somebody is done. There it is a
+    /// second, or less if a lease expires before that.
     pub fn retry_after(&self) -> Option<Duration> {
         match self.verdict.wait {
+            Wait::Micros(micros) if self.limit.lease().is_some() => Some(Duration::from_micros(micros).min(SOON)),
             Wait::Micros(micros) => Some(Duration::from_micros(micros)),
             Wait::None | Wait::Never => None,
         }

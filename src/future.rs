@@ -16,7 +16,7 @@ use crate::{
     decision::Decision,
     edge::Edge,
     headers::Noted,
-    limiter::Charge,
+    limiter::{Charge, Permit},
     refusal::{Refusal, RefusalBody},
 };
 
@@ -47,7 +47,13 @@ pin_project! {
         /// request that waits for neither is small: it is moved several times.
         Deciding { waiting: Option<Box<Waiting<S, B>>> },
         /// The service is at work. Nothing noted: its response is left as it is.
-        Running { #[pin] inner: F, noted: Option<(Decision, Noted, Arc<Edge>)>, charge: Option<Charge> },
+        Running {
+            #[pin]
+            inner: F,
+            noted: Option<(Decision, Noted, Arc<Edge>)>,
+            charge: Option<Charge>,
+            permit: Option<Permit>,
+        },
         Refused { response: Option<Box<Response<RefusalBody>>> },
     }
 }
@@ -61,7 +67,7 @@ struct Waiting<S, B> {
 
 impl<S, F, B> ResponseFuture<S, F, B> {
     pub(crate) fn unlimited(inner: F) -> Self {
-        ResponseFuture { state: State::Running { inner, noted: None, charge: None } }
+        ResponseFuture { state: State::Running { inner, noted: None, charge: None, permit: None } }
     }
 
     pub(crate) fn deciding(deciding: Deciding, service: S, body: B, edge: Arc<Edge>) -> Self {
@@ -99,6 +105,7 @@ where
     if let Some(charge) = &charge {
         head.extensions.insert(charge.clone());
     }
+    let permit = decision.permit();
     let outer = head.extensions.insert(decision.clone());
     let nested = outer.is_some();
     if nested {
@@ -107,7 +114,7 @@ where
     }
     let noted = edge.headers.note(&decision, &head, nested);
     let noted = noted.map(|noted| (decision, noted, Arc::clone(edge)));
-    State::Running { inner: service.call(Request::from_parts(head, body)), noted, charge }
+    State::Running { inner: service.call(Request::from_parts(head, body)), noted, charge, permit }
 }
 
 impl<S, B, R> Future for ResponseFuture<S, S::Future, B>
@@ -129,20 +136,21 @@ where
                     let Waiting { mut service, body, edge, .. } = *asked;
                     follow(ruling, head, body, &mut service, &edge)
                 }
-                StateProj::Running { inner, noted, charge } => {
+                StateProj::Running { inner, noted, charge, permit } => {
                     let mut response = ready!(inner.poll(cx))?;
                     if let Some((decision, noted, edge)) = noted {
                         edge.headers.write_noted(decision, noted, None, &mut response);
                     }
-                    let Some(charge) = charge.take() else {
-                        return Poll::Ready(Ok(response.map(ResponseBody::inner)));
+                    let (charge, permit) = (charge.take(), permit.take());
+                    let Some(charge) = charge else {
+                        return Poll::Ready(Ok(response.map(|body| ResponseBody::inner(body).holding(permit))));
                     };
                     let (head, body) = response.into_parts();
                     let body = match charge.respond(&head) {
                         true => ResponseBody::counted(body, charge),
                         false => ResponseBody::inner(body),
                     };
-                    return Poll::Ready(Ok(Response::from_parts(head, body)));
+                    return Poll::Ready(Ok(Response::from_parts(head, body.holding(permit))));
                 }
                 StateProj::Refused { response } => match response.take() {
                     Some(response) => return Poll::Ready(Ok((*response).map(ResponseBody::refusal))),

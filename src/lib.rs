@@ -39,6 +39,7 @@
 //! | sizing, permissions, alarms, a runbook | the page on [operations](guide::operations) |
 //! | whether a server is fit | [`Limiter::check`] |
 //! | the decision in a handler | [`Decision`], an axum extractor and a request extension |
+//! | so many at the same time | [`Rule::concurrency`], [`Permit`] |
 //! | limits without HTTP: jobs, sockets, queues | [`Limiter::acquire`], [`Limiter::peek`], [`Limiter::reset`] |
 //! | metrics and alarms | [`Observer`] |
 //! | tests of your own | [`ManualClock`] |
@@ -83,7 +84,7 @@ pub use future::ResponseFuture;
 pub use headers::{Headers, HeadersBuilder};
 pub use layer::RateLimitLayer;
 pub use limit::{Algorithm, Limit, OnFailure, Quota, Rule};
-pub use limiter::{Call, Charge, Limiter, LimiterBuilder};
+pub use limiter::{Call, Charge, Limiter, LimiterBuilder, Permit};
 pub use observer::{Observer, StoreEvent};
 pub use resilience::Resilient;
 pub use service::RateLimit;

@@ -87,13 +87,19 @@ pub enum StoreEvent {
     /// The store is full: a new key was counted in its rule's overflow count.
     Overflowed,
     /// What had been charged for a request that was refused or given up in the end was perhaps not given back; then it counts until the
-    /// limit forgets it.
+    /// limit forgets it. The same of places under a concurrency rule; then they are free when their leases expire.
     NotGivenBack(StoreError),
     /// What turned out to be due, or to be given back, was perhaps not settled: the store did not answer for long, or too much waited
     /// for it.
     NotSettled {
         /// How much, all together.
         units: u64,
+    },
+    /// Requests at work have lost their places under a [concurrency](crate::Rule::concurrency) rule, and go on: their leases
+    /// expired before they could be renewed, or the store forgot them, and others have the places now.
+    LeasesLost {
+        /// How many.
+        leases: u64,
     },
 }
 
@@ -107,7 +113,7 @@ pub(crate) struct Observers {
     since: OnceLock<Instant>,
 }
 
-const KINDS: usize = 13;
+const KINDS: usize = 14;
 
 impl Observers {
     pub(crate) fn add(&self, observer: &Arc<dyn Observer>) {
@@ -140,6 +146,7 @@ impl Observers {
             StoreEvent::NoFunctions => 10,
             StoreEvent::NotGivenBack(_) => 11,
             StoreEvent::NotSettled { .. } => 12,
+            StoreEvent::LeasesLost { .. } => 13,
         };
         let now = 1_000_000 + crate::limit::micros(self.since.get_or_init(Instant::now).elapsed());
         let Some(logged) = self.logged.get(kind) else { return };
@@ -176,6 +183,7 @@ impl Observers {
             StoreEvent::NotSettled { units } => {
                 tracing::warn!(units, "costs that became known late never reached the rate limit store")
             }
+            StoreEvent::LeasesLost { leases } => tracing::warn!(leases, "places under a concurrency rule were lost"),
             StoreEvent::Overflowed => {
                 tracing::warn!(
                     "the memory store is full: new keys share one count per rule; raise MemoryStore::max_keys"

@@ -1,7 +1,7 @@
 //! What the crate promises about its price, measured.
 //!
 //! `cargo bench --bench bars` prints one table: each promise as a ratio to a reference, and whether it is kept. Names of
-//! sections narrow it: `cargo bench --bench bars -- redis server bytes memory resilience http`.
+//! sections narrow it: `cargo bench --bench bars -- redis server leases bytes memory resilience http`.
 //!
 //! On Redis the reference is the *floor*: a minimal script of the same algorithm and answer, written by hand (`floor/`),
 //! called over one shared connection with nothing around it. In memory it is `governor`, over HTTP it is axum without a
@@ -27,6 +27,7 @@ mod bytes;
 mod contender;
 mod drive;
 mod http;
+mod leases;
 mod machine;
 mod memory;
 mod report;
@@ -39,9 +40,10 @@ use report::Table;
 
 type Section = (&'static str, fn(&mut Table));
 
-const SECTIONS: [Section; 6] = [
+const SECTIONS: [Section; 7] = [
     ("redis", rules::run),
     ("server", algorithms::run),
+    ("leases", leases::run),
     ("bytes", bytes::run),
     ("memory", memory::run),
     ("resilience", resilience::run),

@@ -23,6 +23,7 @@
 //! quota that has since changed, in a way that later answers depend on when this was noticed. A repaired state is stored
 //! even when the request is refused, so that the wait promised now still holds later. Nothing else is stored on a refusal.
 
+pub(crate) mod concurrency;
 pub(crate) mod fixed_window;
 pub(crate) mod gcra;
 pub(crate) mod leaky_bucket;
@@ -85,6 +86,7 @@ pub(crate) enum Params {
     TokenBucket(Parts),
     LeakyBucket(Parts),
     Gcra(Parts),
+    Concurrency(concurrency::Params),
 }
 
 /// What is remembered for one key of one rule.
@@ -96,6 +98,7 @@ pub(crate) enum State {
     TokenBucket(token_bucket::State),
     LeakyBucket(leaky_bucket::State),
     Gcra(gcra::State),
+    Concurrency(Box<concurrency::State>),
 }
 
 /// Calls one step of whichever algorithm it is; `advance` has made sure that the state is of the same.
@@ -108,18 +111,19 @@ macro_rules! step {
             (Params::TokenBucket($params), State::TokenBucket($own)) => $step,
             (Params::LeakyBucket($params), State::LeakyBucket($own)) => $step,
             (Params::Gcra($params), State::Gcra($own)) => $step,
+            (Params::Concurrency($params), State::Concurrency($own)) => $step,
             _ => $other,
         }
     };
 }
 
 impl State {
-    /// A copy to go back to when nothing is spent. GCRA and logs need none, since advancing changes nothing in them but for
-    /// repairs, which are kept; unless it is a peek that would repair.
+    /// A copy to go back to when nothing is spent. GCRA, logs and leases need none, since advancing changes nothing in them but
+    /// for repairs, which are kept; unless it is a peek that would repair.
     #[inline]
     pub(crate) fn saved(&self, at: Moment, spend: bool) -> Option<State> {
         match self {
-            State::Gcra(_) if spend => None,
+            State::Gcra(_) | State::Concurrency(_) if spend => None,
             State::SlidingLog(log) if spend || !log.is_ahead_of(at) => None,
             state => Some(state.clone()),
         }
@@ -137,6 +141,7 @@ impl Params {
             Params::TokenBucket(parts) => State::TokenBucket(token_bucket::State::full(parts)),
             Params::LeakyBucket(_) => State::LeakyBucket(leaky_bucket::State::default()),
             Params::Gcra(_) => State::Gcra(gcra::State::default()),
+            Params::Concurrency(_) => State::Concurrency(Box::default()),
         }
     }
 
@@ -164,30 +169,34 @@ impl Params {
         step!(self, state, |params, own| Steps::wait(params, own, at, cost), else Wait::Never)
     }
 
-    /// Spends `cost`, which `wait` has found to fit.
+    /// Spends `cost`, which `wait` has found to fit. A concurrency limit grants the lease `id`; others have no use for it.
     #[inline]
-    pub(crate) fn charge(&self, state: &mut State, at: Moment, cost: u64) {
-        if cost > 0 {
+    pub(crate) fn charge(&self, state: &mut State, at: Moment, cost: u64, id: u64) {
+        if let (Params::Concurrency(params), State::Concurrency(own)) = (self, &mut *state)
+            && cost > 0
+        {
+            params.hold(own, at, id);
+        } else if cost > 0 {
             step!(self, state, |params, own| Steps::charge(params, own, at, cost), else ());
         }
     }
 
     /// Spends of `cost` as much as is left, in whole units; answers how much that was.
-    pub(crate) fn take(&self, state: &mut State, at: Moment, cost: u64) -> u64 {
+    pub(crate) fn take(&self, state: &mut State, at: Moment, cost: u64, id: u64) -> u64 {
         let cost = cost.min(self.left(state, at).remaining);
-        self.charge(state, at, cost);
+        self.charge(state, at, cost, id);
         cost
     }
 
     /// Spends `cost` though it may not be there: a token bucket owes what it lacks, of others as much is spent as is left. Answers
     /// how much that was.
-    pub(crate) fn owe(&self, state: &mut State, at: Moment, cost: u64) -> u64 {
+    pub(crate) fn owe(&self, state: &mut State, at: Moment, cost: u64, id: u64) -> u64 {
         match (self, state) {
             (Params::TokenBucket(parts), State::TokenBucket(own)) => {
                 parts.owe(own, cost);
                 cost
             }
-            (_, state) => self.take(state, at, cost),
+            (_, state) => self.take(state, at, cost, id),
         }
     }
 
@@ -196,11 +205,28 @@ impl Params {
         step!(self, state, |params, own| Steps::give(params, own, at, cost, receipt), else false)
     }
 
+    /// Extends the lease `id` of a concurrency limit: see [`concurrency::Params::renew`]. `None` under others.
+    pub(crate) fn renew(&self, state: &mut State, at: Moment, id: u64) -> Option<Wait> {
+        let Params::Concurrency(params) = self else { return None };
+        if !self.wrote(state) {
+            *state = self.fresh();
+        }
+        let State::Concurrency(own) = state else { return None };
+        Some(params.renew(own, at, id))
+    }
+
+    /// Ends the lease `id` of a concurrency limit; `false` if there is none.
+    pub(crate) fn release(&self, state: &mut State, id: u64) -> bool {
+        let State::Concurrency(own) = state else { return false };
+        concurrency::Params::release(own, id)
+    }
+
     /// Finds a charge again that was made at `now` and left so much to wait: when the window ends that it fell into, when a
-    /// bucket forgets it, or for a log, which knows each charge, the moment itself.
+    /// bucket forgets it, or for a log, which knows each charge, the moment itself. A lease was given an `id` by whoever asked.
     #[inline]
-    pub(crate) fn receipt(&self, now: u64, reset_after: u64) -> u64 {
+    pub(crate) fn receipt(&self, now: u64, reset_after: u64, id: u64) -> u64 {
         match self {
+            Params::Concurrency(_) => id,
             Params::SlidingLog(_) => now,
             _ => now.saturating_add(reset_after),
         }
@@ -217,6 +243,7 @@ impl Params {
     pub(crate) fn idle_after(&self, state: &State, at: Moment, left: Left) -> u64 {
         match (self, state) {
             (Params::SlidingLog(params), State::SlidingLog(own)) => params.idle_after(own, at),
+            (Params::Concurrency(_), State::Concurrency(own)) => concurrency::Params::idle_after(own, at),
             (Params::SlidingCounter(params), State::SlidingCounter(_)) => left.reset_after + params.window_micros(),
             _ => left.reset_after,
         }

@@ -87,10 +87,15 @@ fn standings(snapshot: &Snapshot<'_>) -> Option<HeaderValue> {
                 text.text(", ");
             }
             text.text(&policy.remaining);
-            let more_after = more_after(&standing, snapshot);
-            text.number(shown(standing.remaining(), more_after, snapshot.cap_ratio));
-            text.text(";t=");
-            text.number(more_after);
+            if standing.limit().lease().is_some() {
+                // Nobody knows when the next one is done.
+                text.number(standing.remaining());
+            } else {
+                let more_after = more_after(&standing, snapshot);
+                text.number(shown(standing.remaining(), more_after, snapshot.cap_ratio));
+                text.text(";t=");
+                text.number(more_after);
+            }
             if let Some(partitions) = &snapshot.noted.partitions {
                 partitions.write(standing.index(), text);
             }

@@ -78,6 +78,7 @@ impl Policy {
         quoted.push('"');
         let (quota, window) = quota_and_window(limit);
         let named = match window {
+            _ if limit.lease().is_some() => format!("{quoted};q={quota};qu=\"concurrent-requests\""),
             Some(window) => format!("{quoted};q={quota};w={window}"),
             None => format!("{quoted};q={quota}"),
         };
@@ -109,6 +110,9 @@ pub(super) fn join_older<'a>(policies: impl Iterator<Item = &'a Policy>) -> Stri
 /// out; as is a calendar's month, which has no one length.
 fn quota_and_window(limit: &Limit) -> (u64, Option<u64>) {
     let capacity = limit.quota().capacity();
+    if limit.lease().is_some() {
+        return (capacity, None);
+    }
     let Some(period) = limit.period() else { return (capacity.min(LARGEST), None) };
     let second = Duration::from_secs(1);
     if period >= second {

@@ -97,6 +97,10 @@ pub(super) fn remaining(standing: &Standing<'_>) -> u64 {
 /// counter's window end, too early for it.
 fn reset(standing: &Standing<'_>, cap: Duration) -> Duration {
     let wait = standing.retry_after().unwrap_or_default();
+    if standing.limit().lease().is_some() {
+        // Places come back when those who hold them are done, which no time tells.
+        return wait.min(cap);
+    }
     standing.reset_after().max(wait).min(cap)
 }
 

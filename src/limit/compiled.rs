@@ -2,11 +2,11 @@ use std::{fmt, time::Duration};
 
 use super::{Quota, quota::Period};
 use crate::{
-    algorithm::{Params, Parts, fixed_window, sliding_counter, sliding_log},
+    algorithm::{Params, Parts, concurrency, fixed_window, sliding_counter, sliding_log},
     error::BuildError,
 };
 
-/// The six algorithms.
+/// The algorithms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Algorithm {
@@ -22,6 +22,8 @@ pub enum Algorithm {
     Gcra,
     /// A bucket that leaks evenly and refuses what would overflow it.
     LeakyBucket,
+    /// At most so many at work at the same time.
+    Concurrency,
 }
 
 impl fmt::Display for Algorithm {
@@ -33,6 +35,7 @@ impl fmt::Display for Algorithm {
             Algorithm::TokenBucket => "token bucket",
             Algorithm::Gcra => "GCRA",
             Algorithm::LeakyBucket => "leaky bucket",
+            Algorithm::Concurrency => "concurrency limit",
         })
     }
 }
@@ -47,6 +50,9 @@ pub struct Limit {
 
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_secs(366 * 86_400);
+/// A third of it must suffice to renew one.
+const SHORTEST_LEASE: Duration = Duration::from_millis(100);
+const LONGEST_LEASE: Duration = Duration::from_secs(86_400);
 /// Counts are kept in 48 bits.
 const LARGEST: u64 = (1 << 48) - 1;
 /// No clock is further from UTC, in minutes.
@@ -69,6 +75,11 @@ impl Limit {
             return Ok(Limit { algorithm, quota, params: Params::FixedWindow(params) });
         }
         let (amount, window) = (quota.amount(), quota.window());
+        if algorithm == Algorithm::Concurrency {
+            let params = concurrency::Params { limit: amount, lease: micros(window) };
+            check_leases(rule, &params, window)?;
+            return Ok(Limit { algorithm, quota, params: Params::Concurrency(params) });
+        }
         if !(1..=LARGEST).contains(&amount) {
             return bad("quota", format!("an amount of {amount} is out of range; give 1 to {LARGEST} units"));
         }
@@ -138,6 +149,8 @@ impl Limit {
                     );
                 }
             },
+            // Checked before.
+            Algorithm::Concurrency => Params::Concurrency(concurrency::Params { limit: amount, lease: micros }),
         };
         Ok(Limit { algorithm, quota, params })
     }
@@ -151,6 +164,11 @@ impl Limit {
         };
         // A hair more, or a product that is whole but for the last bit would lose a unit.
         let of = |units: u64| (units as f64 * share * (1.0 + f64::EPSILON * 4.0)) as u64;
+        if let Params::Concurrency(params) = self.params {
+            let limit = of(params.limit).max(1);
+            let params = Params::Concurrency(concurrency::Params { limit, ..params });
+            return Limit { quota: Quota::per(limit, self.quota.window()), params, ..*self };
+        }
         let mut amount = of(self.quota.amount());
         let mut whole = self.quota;
         if amount == 0 {
@@ -175,7 +193,15 @@ impl Limit {
         self.algorithm
     }
 
-    /// The quota as it was given.
+    /// How long a lease lasts under a [concurrency](crate::Rule::concurrency) rule; `None` under others.
+    pub fn lease(&self) -> Option<Duration> {
+        match self.params {
+            Params::Concurrency(_) => Some(self.quota.window()),
+            _ => None,
+        }
+    }
+
+    /// The quota as it was given. Of a concurrency rule it is so many in the time of a lease.
     pub fn quota(&self) -> Quota {
         self.quota
     }
@@ -249,6 +275,29 @@ fn calendar_start(quota: Quota, window: u64) -> Option<fixed_window::Start> {
         }
         Period::Every(_) | Period::Unlimited => None,
     }
+}
+
+/// `100 per 60s, burst 20`, or `20 at a time`.
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.params {
+            Params::Concurrency(params) => write!(f, "{} at a time", params.limit),
+            _ => self.quota.fmt(f),
+        }
+    }
+}
+
+fn check_leases(rule: &str, params: &concurrency::Params, lease: Duration) -> Result<(), BuildError> {
+    let most = concurrency::LARGEST_LIMIT;
+    if !(1..=most).contains(&params.limit) {
+        let text = format!("{} at a time is out of range; give 1 to {most}", params.limit);
+        return Err(BuildError::rule(rule, "limit", text));
+    }
+    if !(SHORTEST_LEASE..=LONGEST_LEASE).contains(&lease) || !lease.subsec_nanos().is_multiple_of(1_000) {
+        let text = format!("{lease:?} is out of range; give whole microseconds from 100 ms to 1 day");
+        return Err(BuildError::rule(rule, "lease", text));
+    }
+    Ok(())
 }
 
 /// The number with so many leading digits, the others zero.

@@ -31,12 +31,16 @@ pub struct Rule {
     pub(crate) algorithm: Algorithm,
     pub(crate) quota: Quota,
     pub(crate) start: Start,
+    pub(crate) lease: Option<Duration>,
     pub(crate) key: Option<KeyBy>,
     pub(crate) cost: Cost,
     pub(crate) when: When,
     pub(crate) on_failure: Option<OnFailure>,
     pub(crate) settle: Settle,
 }
+
+/// How long a lease lasts unless a rule says otherwise.
+const LEASE: Duration = Duration::from_secs(30);
 
 type Condition = dyn Fn(&Parts) -> bool + Send + Sync;
 
@@ -88,6 +92,7 @@ impl Rule {
             algorithm,
             quota,
             start: Start::Aligned(0),
+            lease: None,
             key: None,
             cost: Cost::Fixed(1),
             when: When::default(),
@@ -126,6 +131,29 @@ impl Rule {
     /// it remembers what was used, not what was left.
     pub fn leaky_bucket(name: &str, quota: Quota) -> Rule {
         Rule::new(Algorithm::LeakyBucket, name, quota)
+    }
+
+    /// At most `limit` at work at the same time. Whoever is admitted holds a place until the response's body has ended or is
+    /// dropped, or the handler panics; without HTTP, until the [`Decision`](crate::Decision) is dropped.
+    ///
+    /// ```
+    /// use sluicegate::Rule;
+    ///
+    /// Rule::concurrency("per-user", 20).key_by(|req| req.headers.get("x-user").map(|user| user.as_bytes().to_vec()));
+    /// ```
+    ///
+    /// A place is a lease on the store. It is renewed for as long as it is held, and a process that dies leaves it behind for at
+    /// most [`lease`](Rule::lease). Each request takes one place: there are no other costs. See the
+    /// [guide](crate::guide::algorithms#concurrency).
+    pub fn concurrency(name: &str, limit: u64) -> Rule {
+        Rule::new(Algorithm::Concurrency, name, Quota::per(limit, LEASE))
+    }
+
+    /// How long a place of a [concurrency](Rule::concurrency) rule stays taken when its process dies, 30 s unless said
+    /// otherwise. Living processes renew it every third of that. 100 ms to a day.
+    pub fn lease(mut self, lease: Duration) -> Rule {
+        self.lease = Some(lease);
+        self
     }
 
     /// The name.
@@ -301,6 +329,23 @@ impl Rule {
                 ),
             );
         }
+        let concurrent = self.algorithm == Algorithm::Concurrency;
+        if concurrent && !matches!(self.cost, Cost::Fixed(1)) {
+            return bad(
+                "cost",
+                "each request takes one place of a concurrency limit; drop it, or say .when(..) for requests that take none".into(),
+            );
+        }
+        if self.lease.is_some() && !concurrent {
+            return bad("lease", format!("a {} has no leases; drop .lease(..)", self.algorithm));
+        }
+        if concurrent && self.settle.is_needed() {
+            return bad(
+                "settle",
+                "a place of a concurrency limit is free when its request ends; drop .count_if(..) and .settle_by(..)"
+                    .into(),
+            );
+        }
         if self.settle.by_response.is_some() && self.settle.by_bytes.is_some() {
             return bad(
                 "settle_by",
@@ -324,6 +369,7 @@ impl Rule {
                 ),
             );
         }
-        Limit::new(name, self.algorithm, self.quota, self.start)
+        let quota = self.lease.map_or(self.quota, |lease| Quota::per(self.quota.amount(), lease));
+        Limit::new(name, self.algorithm, quota, self.start)
     }
 }

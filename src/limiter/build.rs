@@ -3,6 +3,7 @@ use std::{collections::HashSet, sync::Arc};
 use super::{
     Inner, Limiter,
     failures::Failures,
+    leases::Leases,
     rules::{CheckedRule, Rules},
     settler::Settler,
     shared::Shared,
@@ -146,6 +147,7 @@ impl LimiterBuilder {
             clock: self.clock,
             observer: self.observer,
             failures: Failures::default(),
+            leases: Leases::default(),
             warned_of_layering_twice: false.into(),
             observers,
             settler: Settler::new(),

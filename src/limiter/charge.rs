@@ -67,7 +67,12 @@ impl Charge {
         let rules = limiter.rules();
         let reserved = picks.filter_map(|pick| {
             let applied = decision.applied().iter().find(|applied| applied.rule() == pick.rule)?;
-            let by_handler = by_handler(rules.get(pick.rule)?);
+            let rule = rules.get(pick.rule)?;
+            // A place is free when its request ends, whatever it cost.
+            if rule.limit().lease().is_some() {
+                return None;
+            }
+            let by_handler = by_handler(rule);
             Some(Reserved { pick, receipt: applied.receipt(), by_handler, settled: AtomicBool::new(false) })
         });
         let reserved = reserved.collect();

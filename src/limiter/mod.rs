@@ -4,6 +4,8 @@ mod build;
 mod call;
 mod charge;
 mod failures;
+mod leases;
+mod permit;
 mod pick;
 mod rules;
 mod settler;
@@ -23,6 +25,8 @@ pub use build::LimiterBuilder;
 pub use call::Call;
 pub use charge::Charge;
 use failures::Failures;
+use leases::Leases;
+pub use permit::Permit;
 pub(crate) use pick::{Pick, Picked, Picks};
 pub(crate) use rules::Rules;
 use settler::Settler;
@@ -71,6 +75,7 @@ struct Inner {
     clock: Clock,
     observer: Option<Arc<dyn Observer>>,
     failures: Failures,
+    leases: Leases,
     warned_of_layering_twice: AtomicBool,
     /// Told of what happens to settlements.
     observers: Observers,
@@ -181,6 +186,8 @@ impl Limiter {
             entry.pick.rule = rule.index();
             if entry.usual_cost {
                 entry.pick.cost = rule.usual_cost();
+            } else if rule.limit().lease().is_some() {
+                entry.pick.cost = entry.pick.cost.min(1);
             }
             entry.left_out = entry.pick.key.is_absent() || rule.limit().is_unlimited();
             any_left_out |= entry.left_out;
@@ -208,7 +215,7 @@ impl Limiter {
         if let Some(error) = failure {
             return self.failed(error, call.picks());
         }
-        if call.only().is_none()
+        if (call.only().is_none() || self.takes_leases(purpose))
             && let Some(decision) = self.decide_now(call.picks(), purpose)
         {
             return decision;
@@ -226,6 +233,9 @@ impl Limiter {
         let mut answer = Answer::default();
         if picks.len() == 0 {
             return Some(self.decided(picks, answer));
+        }
+        if self.takes_leases(purpose) {
+            return self.lease_now(picks);
         }
         if picks.len() == 1
             && let Some(pick) = picks.clone().next()
@@ -248,6 +258,9 @@ impl Limiter {
     /// Nearly every ask has one line, and gathering it would be a good part of the work.
     #[inline(always)]
     fn apply_now(&self, pick: &Pick, purpose: Purpose, failure: &mut Option<StoreError>) -> Option<Applied> {
+        if self.takes_leases(purpose) {
+            return None;
+        }
         let line = self.line(pick)?;
         let mut answer = Answer::default();
         let ask = Ask { lines: &[line], purpose, time: self.0.clock.time() };
@@ -268,6 +281,10 @@ impl Limiter {
         picks: impl ExactSizeIterator<Item = &'p Pick> + Clone,
         purpose: Purpose,
     ) -> Decision {
+        if self.takes_leases(purpose) {
+            // Boxed, since it would make the future of every decision larger.
+            return Box::pin(self.lease(picks)).await;
+        }
         let lines = self.lines(picks.clone());
         let ask = Ask { lines: &lines, purpose, time: self.0.clock.time() };
         match self.0.store.acquire(&ask).await {

@@ -1,4 +1,4 @@
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use http::request::Parts;
 
@@ -15,6 +15,7 @@ pub(crate) struct Rules {
     policies: Policies,
     any_waits: bool,
     any_settles: bool,
+    shortest_lease: Option<Duration>,
 }
 
 /// A rule with everything about it worked out.
@@ -86,7 +87,8 @@ impl Rules {
         let policies = Policies::new(rules.iter().map(|rule| (rule.name(), rule.limit())));
         let any_waits = rules.iter().any(|rule| rule.key.waits());
         let any_settles = rules.iter().any(|rule| rule.has_own_cost() || rule.settle.is_needed());
-        Rules { rules: rules.into(), policies, any_waits, any_settles }
+        let shortest_lease = rules.iter().filter_map(|rule| rule.limit.lease()).min();
+        Rules { rules: rules.into(), policies, any_waits, any_settles, shortest_lease }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -120,6 +122,12 @@ impl Rules {
 
     pub(super) fn any_waits(&self) -> bool {
         self.any_waits
+    }
+
+    /// Of the concurrency rules, if there are any.
+    #[inline]
+    pub(super) fn shortest_lease(&self) -> Option<Duration> {
+        self.shortest_lease
     }
 
     pub(crate) fn policies(&self) -> &Policies {

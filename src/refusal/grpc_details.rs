@@ -21,12 +21,12 @@ pub(super) fn of(refusal: &Refusal<'_>, code: u16, message: &str) -> Option<Head
     }
     let mut violations = Message::default();
     for standing in refusal.violated().take(MOST_VIOLATIONS) {
-        let quota = standing.limit().quota();
+        let limit = standing.limit();
         let violation = Message::default()
             .bytes(1, standing.rule().as_bytes())
-            .bytes(2, quota.to_string().as_bytes())
+            .bytes(2, limit.to_string().as_bytes())
             .bytes(5, standing.rule().as_bytes())
-            .number(7, quota.capacity());
+            .number(7, limit.quota().capacity());
         violations = violations.message(1, violation);
     }
     if !violations.0.is_empty() {

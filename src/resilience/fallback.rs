@@ -69,7 +69,7 @@ impl Shared {
             }
             None => open(),
         };
-        if ask.purpose.id().is_some() {
+        if !ask.purpose.decides() {
             return Err(error);
         }
         Err(self.fall_back(ask, error, verdicts, errors, charged))
@@ -102,10 +102,11 @@ impl Shared {
             return error.with(Partial::new(verdicts.into_vec()).failing(errors).refusing(refuses));
         }
         if ask.purpose == Purpose::Spend {
-            // What may have been charged is not charged once more.
+            // What may have been charged is not charged once more, and leases are told of when they are renewed.
             let own = |place: usize| errors.get(place).and_then(Option::as_ref).unwrap_or(&error);
             let missed = |place: usize, line: &Line<'_>| {
-                missing(place) && line.on_failure == OnFailure::Local && !own(place).may_have_charged()
+                let counts = line.on_failure == OnFailure::Local && line.limit.lease().is_none();
+                counts && missing(place) && !own(place).may_have_charged()
             };
             let lines: SmallVec<[Line<'_>; 4]> =
                 (0..).zip(ask.lines).filter(|(place, line)| missed(*place, line)).map(|(_, line)| *line).collect();
@@ -155,7 +156,7 @@ impl Shared {
     /// once.
     #[cold]
     pub(super) fn decide_now(self: &Arc<Shared>, ask: &Ask<'_>, answer: &mut Answer) -> Option<Result<(), StoreError>> {
-        if ask.purpose.id().is_some() {
+        if !ask.purpose.decides() {
             return None;
         }
         let gates = self.gates(ask);

@@ -8,6 +8,7 @@ mod breakers;
 mod commit;
 mod fallback;
 mod journal;
+mod leases;
 mod local;
 mod settle;
 
@@ -29,7 +30,7 @@ use crate::{
     error::{BuildError, StoreError, StoreErrorKind},
     limit::Limit,
     observer::{Observer, Observers, StoreEvent},
-    store::{Answer, Ask, Checking, Line, MemoryStore, Settlement, Settling, Store, StoreFuture, Time},
+    store::{Answer, Ask, Checking, Line, MemoryStore, Purpose, Settlement, Settling, Store, StoreFuture, Time},
 };
 
 const DEADLINE: Duration = Duration::from_millis(10);
@@ -182,7 +183,7 @@ impl Shared {
     }
 
     async fn decide_in_trouble(self: &Arc<Shared>, ask: &Ask<'_>) -> Result<Answer, StoreError> {
-        if ask.purpose.id().is_some() {
+        if !ask.purpose.decides() {
             return self.ask_past_breakers(ask).await;
         }
         let gates = self.gates(ask);
@@ -225,6 +226,9 @@ fn through<'a>(ask: &Ask<'a>, gates: &Gates<'_>) -> impl Iterator<Item = Line<'a
 impl Store for Resilient {
     #[inline]
     fn acquire_now(&self, ask: &Ask<'_>, answer: &mut Answer) -> Option<Result<(), StoreError>> {
+        if ask.purpose == Purpose::Release {
+            self.0.local.release(ask);
+        }
         if self.0.calm() {
             return match self.0.store.acquire_now(ask, answer)? {
                 Ok(()) => Some(Ok(())),
@@ -235,7 +239,10 @@ impl Store for Resilient {
     }
 
     fn acquire<'a>(&'a self, ask: &'a Ask<'a>) -> StoreFuture<'a, Answer> {
-        Box::pin(self.0.decide(ask))
+        match ask.purpose {
+            Purpose::Renew | Purpose::Release => Box::pin(self.0.keep_leases(ask)),
+            _ => Box::pin(self.0.decide(ask)),
+        }
     }
 
     fn settle<'a>(&'a self, settlements: &'a [Settlement<'a>], time: Time) -> Settling<'a> {

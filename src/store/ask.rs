@@ -38,15 +38,27 @@ pub enum Purpose {
     /// [receipt](Line::receipt) is for, and nothing if in doubt. Afterwards no more is left than if it had never been charged.
     /// Once for each id; every line then fits, and stands as it does afterwards.
     Give(Id),
+    /// Extend leases: of each line, which is of a [concurrency](crate::Rule::concurrency) rule, the one that its receipt names. One
+    /// that has expired, or is not known, is granted anew if there is room. A line fits if its lease is held afterwards.
+    Renew,
+    /// End leases, named in the same way. Every line then fits; what else its verdict says has no meaning. One that is not known
+    /// has ended.
+    Release,
 }
 
 impl Purpose {
+    /// Whether somebody waits for a decision, and not only for a change that is to be made.
+    #[inline]
+    pub(crate) fn decides(self) -> bool {
+        matches!(self, Purpose::Spend | Purpose::Peek)
+    }
+
     /// The id of a change that is made once.
     #[inline]
     pub fn id(self) -> Option<Id> {
         match self {
             Purpose::Take(id) | Purpose::Owe(id) | Purpose::Give(id) => Some(id),
-            Purpose::Spend | Purpose::Peek => None,
+            Purpose::Spend | Purpose::Peek | Purpose::Renew | Purpose::Release => None,
         }
     }
 }
@@ -95,7 +107,8 @@ pub struct Line<'a> {
     pub cost: u64,
     /// What happens under the rule when the store gives no answer.
     pub on_failure: OnFailure,
-    /// For [`Purpose::Give`]: the [receipt](Verdict::receipt) of the charge. Of no meaning elsewhere.
+    /// For [`Purpose::Give`]: the [receipt](Verdict::receipt) of the charge. Under a [concurrency](crate::Rule::concurrency) rule
+    /// the name of the lease, whatever the purpose: a number that nobody else has. Of no meaning elsewhere.
     pub receipt: u64,
 }
 
@@ -203,6 +216,6 @@ pub struct Verdict {
     /// Until the limit is as good as untouched, or for a sliding log until its oldest entry leaves.
     pub reset_after: u64,
     /// Tells the store which charge this was, when it is to be [given back](Purpose::Give). What it means is the store's own
-    /// affair; it holds in this process.
+    /// affair; it holds in this process. Under a concurrency rule it is the name of the lease, as the line had it.
     pub receipt: u64,
 }

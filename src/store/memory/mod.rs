@@ -1,6 +1,7 @@
 //! Counts in this process.
 
 mod clock;
+mod leases;
 mod packed;
 mod records;
 mod settle;
@@ -182,14 +183,23 @@ impl Inner {
     #[inline]
     fn decide(&self, ask: &Ask<'_>, answer: &mut Answer) -> Result<(), StoreError> {
         let at = self.moment(ask.time);
-        if ask.purpose.id().is_some() {
-            return self.decide_many(ask, at, answer);
+        if !ask.purpose.decides() {
+            return self.change(ask, at, answer);
         }
         if let [line] = ask.lines {
             match self.decide_one(line, ask.purpose == Purpose::Spend, at) {
                 Ok(verdict) => answer.verdicts.push(verdict),
                 Err(Full) => return self.decide_many(ask, at, answer),
             }
+            return Ok(());
+        }
+        self.decide_many(ask, at, answer)
+    }
+
+    #[cold]
+    fn change(&self, ask: &Ask<'_>, at: Moment, answer: &mut Answer) -> Result<(), StoreError> {
+        if let Purpose::Renew | Purpose::Release = ask.purpose {
+            *answer = self.keep_leases(ask, at);
             return Ok(());
         }
         self.decide_many(ask, at, answer)
@@ -219,6 +229,7 @@ impl Inner {
                 Purpose::Take(id) => self.settle_all(ask.lines, at, overflowing, Change::Take, id),
                 Purpose::Owe(id) => self.settle_all(ask.lines, at, overflowing, Change::Owe, id),
                 Purpose::Give(id) => self.settle_all(ask.lines, at, overflowing, Change::Give, id),
+                Purpose::Renew | Purpose::Release => Ok(self.keep_leases(ask, at)),
             };
             match decided {
                 Ok(decided) => {

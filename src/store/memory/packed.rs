@@ -1,8 +1,8 @@
 //! State as an entry keeps it: in 32 bytes, tag and all, so that an entry is one cache line.
 
 use crate::algorithm::{
-    Left, Moment, Params, Rate, State, Wait, fixed_window, gcra, leaky_bucket, sliding_counter, sliding_log,
-    token_bucket,
+    Left, Moment, Params, Rate, State, Wait, concurrency, fixed_window, gcra, leaky_bucket, sliding_counter,
+    sliding_log, token_bucket,
 };
 
 /// Any [`State`].
@@ -39,6 +39,7 @@ pub(super) enum Packed {
     },
     /// None while it is taken out.
     SlidingLog(Option<Box<sliding_log::State>>),
+    Concurrency(Option<Box<concurrency::State>>),
 }
 
 const _: () = assert!(size_of::<Packed>() == 32);
@@ -82,6 +83,7 @@ impl Packed {
                 State::SlidingCounter(sliding_counter::State { start, window: window.get(), current, previous })
             }
             Packed::SlidingLog(log) => State::SlidingLog(log.take().unwrap_or_default()),
+            Packed::Concurrency(leases) => State::Concurrency(leases.take().unwrap_or_default()),
         }
     }
 }
@@ -107,6 +109,7 @@ impl From<State> for Packed {
                 Packed::SlidingCounter { start, current, previous, window: Seven::new(window) }
             }
             State::SlidingLog(log) => Packed::SlidingLog(Some(log)),
+            State::Concurrency(leases) => Packed::Concurrency(Some(leases)),
         }
     }
 }

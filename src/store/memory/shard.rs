@@ -142,7 +142,7 @@ impl Entry {
         let wait = params.wait(&state, at, line.cost);
         let charge = spend && wait == Wait::None && line.cost > 0;
         if charge {
-            params.charge(&mut state, at, line.cost);
+            params.charge(&mut state, at, line.cost, line.receipt);
         }
         let left = params.left(&state, at);
         self.keep(line, at, left, state, before.filter(|_| !(charge || repaired && spend)));
@@ -167,7 +167,7 @@ impl Entry {
         let mut state = self.state.take();
         let charge = charge && line.cost > 0;
         if charge {
-            params.charge(&mut state, at, line.cost);
+            params.charge(&mut state, at, line.cost, line.receipt);
         }
         let left = params.left(&state, at);
         self.keep(line, at, left, state, judged.before.take().filter(|_| !charge));
@@ -182,14 +182,39 @@ impl Entry {
         let repaired = params.advance(&mut state, at);
         let changed = match change {
             Change::Nothing => false,
-            Change::Take => params.take(&mut state, at, line.cost) > 0 || repaired,
-            Change::Owe => params.owe(&mut state, at, line.cost) > 0 || repaired,
-            // After a repair there is no telling what its charge has become.
-            Change::Give => repaired || params.give(&mut state, at, line.cost, line.receipt),
+            Change::Take => params.take(&mut state, at, line.cost, line.receipt) > 0 || repaired,
+            Change::Owe => params.owe(&mut state, at, line.cost, line.receipt) > 0 || repaired,
+            // After a repair there is no telling what its charge has become, unless it is a lease, which has a name.
+            Change::Give => {
+                let known = !repaired || matches!(params, Params::Concurrency(_));
+                known && params.give(&mut state, at, line.cost, line.receipt) || repaired
+            }
         };
         let left = params.left(&state, at);
         self.keep(line, at, left, state, before.filter(|_| !changed));
         verdict(Wait::None, line, at, left)
+    }
+
+    fn release(&mut self, line: &Line<'_>, at: Moment) -> bool {
+        let params = line.limit.params();
+        let mut state = self.state.take();
+        let released = params.release(&mut state, line.receipt);
+        if released {
+            let left = params.left(&state, at);
+            self.keep(line, at, left, state, None);
+        } else {
+            self.state = state.into();
+        }
+        released
+    }
+
+    fn renew(&mut self, line: &Line<'_>, at: Moment) -> Option<Verdict> {
+        let params = line.limit.params();
+        let mut state = self.state.take();
+        let wait = params.renew(&mut state, at, line.receipt);
+        let left = params.left(&state, at);
+        self.keep(line, at, left, state, None);
+        wait.map(|wait| verdict(wait, line, at, left))
     }
 
     /// Goes back to the state `before`, or keeps the new one.
@@ -283,7 +308,7 @@ impl Shard {
         let params = line.limit.params();
         let mut state = fresh(params, at);
         if charge {
-            params.charge(&mut state, at, line.cost);
+            params.charge(&mut state, at, line.cost, line.receipt);
         }
         let left = params.left(&state, at);
         if charge && line.cost > 0 {
@@ -317,14 +342,31 @@ impl Shard {
         let mut state = fresh(params, at);
         let changed = match change {
             Change::Nothing | Change::Give => false,
-            Change::Take => params.take(&mut state, at, line.cost) > 0,
-            Change::Owe => params.owe(&mut state, at, line.cost) > 0,
+            Change::Take => params.take(&mut state, at, line.cost, line.receipt) > 0,
+            Change::Owe => params.owe(&mut state, at, line.cost, line.receipt) > 0,
         };
         let left = params.left(&state, at);
         if changed {
             self.insert(line, key, at, left, state);
         }
         verdict(Wait::None, line, at, left)
+    }
+
+    /// Ends the lease that the line names. `false` if the key does not have it.
+    pub(super) fn release(&mut self, hash: u64, line: &Line<'_>, key: &[u8], at: Moment) -> bool {
+        self.find(hash, line.scope.number(), key).is_some_and(|(_, entry)| entry.release(line, at))
+    }
+
+    /// Extends the lease that the line names, or grants it anew. `None` if the key is not known, and there is no room for it.
+    pub(super) fn renew(&mut self, hash: u64, line: &Line<'_>, key: &[u8], at: Moment) -> Option<Verdict> {
+        match self.find(hash, line.scope.number(), key) {
+            Some((_, entry)) => entry.renew(line, at),
+            None => {
+                let judged = self.judge_new(line, key, at).ok()?;
+                let line = Line { cost: 1, ..*line };
+                Some(self.finish_new(&line, key, at, judged, true))
+            }
+        }
     }
 
     pub(super) fn forget(&mut self, hash: u64, scope: u32, key: &[u8]) {
@@ -356,7 +398,7 @@ impl Shard {
 
 fn verdict(wait: Wait, line: &Line<'_>, at: Moment, left: Left) -> Verdict {
     let Left { remaining, reset_after } = left;
-    Verdict { wait, remaining, reset_after, receipt: line.limit.params().receipt(at.now, reset_after) }
+    Verdict { wait, remaining, reset_after, receipt: line.limit.params().receipt(at.now, reset_after, line.receipt) }
 }
 
 /// Hashes keys so that nobody outside can make them collide.

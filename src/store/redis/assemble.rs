@@ -11,16 +11,18 @@ use crate::{algorithm::Params, store::Purpose};
 pub(super) type Kind = u8;
 
 /// The files, in the order of [`kind_of`].
-const ALGORITHMS: [File; 6] = [
+const ALGORITHMS: [File; 7] = [
     File { name: "fixed_window", text: include_str!("../../../lua/algorithms/fixed_window.lua") },
     File { name: "sliding_log", text: include_str!("../../../lua/algorithms/sliding_log.lua") },
     File { name: "sliding_counter", text: include_str!("../../../lua/algorithms/sliding_counter.lua") },
     File { name: "token_bucket", text: include_str!("../../../lua/algorithms/token_bucket.lua") },
     File { name: "leaky_bucket", text: include_str!("../../../lua/algorithms/leaky_bucket.lua") },
     File { name: "gcra", text: include_str!("../../../lua/algorithms/gcra.lua") },
+    File { name: "concurrency", text: include_str!("../../../lua/algorithms/concurrency.lua") },
 ];
 const ACQUIRE: File = File { name: "acquire", text: include_str!("../../../lua/ops/acquire.lua") };
 const BATCH: File = File { name: "batch", text: include_str!("../../../lua/ops/batch.lua") };
+const LEASES: File = File { name: "leases", text: include_str!("../../../lua/ops/leases.lua") };
 const SETTLE: File = File { name: "settle", text: include_str!("../../../lua/ops/settle.lua") };
 
 /// Every rule has these beside its algorithm's own names.
@@ -41,6 +43,8 @@ pub(super) enum Operation {
     Take,
     Owe,
     Give,
+    /// Renews or ends leases: one text for any number of rules.
+    Leases,
 }
 
 impl Operation {
@@ -51,6 +55,7 @@ impl Operation {
             Purpose::Take(_) => Operation::Take,
             Purpose::Owe(_) => Operation::Owe,
             Purpose::Give(_) => Operation::Give,
+            Purpose::Renew | Purpose::Release => Operation::Leases,
         }
     }
 }
@@ -83,7 +88,7 @@ impl File {
 /// The sections that make a change without judging.
 fn steps(operation: Operation, file: File) -> &'static [&'static str] {
     match operation {
-        Operation::Acquire => &[],
+        Operation::Acquire | Operation::Leases => &[],
         Operation::Give => &["give"],
         Operation::Owe if file.has("owe") => &["owe"],
         // What is left must be known first.
@@ -99,6 +104,7 @@ pub(super) fn kind_of(params: &Params) -> Kind {
         Params::TokenBucket(_) => 3,
         Params::LeakyBucket(_) => 4,
         Params::Gcra(_) => 5,
+        Params::Concurrency(_) => 6,
     }
 }
 
@@ -127,6 +133,7 @@ impl Assembled {
         match operation {
             Operation::Acquire => out.acquire(),
             Operation::Take | Operation::Owe | Operation::Give => out.settle(operation),
+            Operation::Leases => out.section(LEASES, "each", 0),
         }
         out
     }
@@ -229,9 +236,8 @@ impl Assembled {
         let args = |rule: usize, file: &File| join(words(file).map(|word| name(word, rule, wide)), ", ");
         if !wide {
             let all = rules.iter().map(|(rule, file)| format!(", {}", args(*rule, file))).collect::<String>();
-            let count =
-                COMMON_ARGS.split(' ').count() + rules.iter().map(|(_, file)| words(file).count()).sum::<usize>();
-            self.line(&format!("local {common}{all} = unpack('<{}', ARGV[1])", "d".repeat(count)));
+            let words = COMMON_ARGS.split(' ').chain(rules.iter().flat_map(|(_, file)| words(file)));
+            self.line(&format!("local {common}{all} = unpack('<{}', ARGV[1])", format(words)));
             for (rule, file) in &rules {
                 let names = [file.words("names"), COMMON_NAMES].join(" ");
                 self.line(&format!("local {}", join(names.split(' ').map(|word| name(word, *rule, false)), ", ")));
@@ -242,9 +248,8 @@ impl Assembled {
         self.line(&format!("local {common} = unpack('<{}', ARGV[1])", "d".repeat(at)));
         self.line("local R = {}");
         for (rule, file) in &rules {
-            let count = words(file).count();
-            self.line(&format!("{} = unpack('<{}', ARGV[1], {})", args(*rule, file), "d".repeat(count), at * 8 + 1));
-            at += count;
+            self.line(&format!("{} = unpack('<{}', ARGV[1], {})", args(*rule, file), format(words(file)), at * 8 + 1));
+            at += words(file).count();
         }
     }
 
@@ -297,6 +302,11 @@ impl Assembled {
     }
 }
 
+/// How arguments of these names are read: numbers, but for the name of a lease, which is eight bytes too.
+fn format<'a>(words: impl Iterator<Item = &'a str>) -> String {
+    words.map(|word| if word == "id" { "c8" } else { "d" }).collect()
+}
+
 fn join(words: impl Iterator<Item = String>, with: &str) -> String {
     words.collect::<Vec<_>>().join(with)
 }
@@ -336,8 +346,9 @@ mod tests {
 
     #[test]
     fn no_name_of_a_rule_is_left_open() {
-        for kinds in [&[0, 1, 2, 3, 4, 5][..], &[1; 40]] {
-            for operation in [Operation::Acquire, Operation::Take, Operation::Owe, Operation::Give] {
+        for kinds in [&[0, 1, 2, 3, 4, 5, 6][..], &[1; 40]] {
+            let settling = [Operation::Take, Operation::Owe, Operation::Give];
+            for operation in settling.into_iter().chain([Operation::Acquire, Operation::Leases]) {
                 let text = Assembled::new(operation, kinds).text;
                 assert!(!text.contains("_N") && !text.contains("[N]"), "{text}");
             }

@@ -140,7 +140,7 @@ impl Node {
         let script = self.scripts.of(Operation::of(ask.purpose), ask.lines);
         // An answer that came too late has reset the estimate of the server's clock; so it is judged once more.
         for _ in 0..2 {
-            let common = self.common(ask.time, ask.purpose == Purpose::Spend, began);
+            let common = self.common(ask.time, Some(ask.purpose), began);
             let args = Args::new(common, ask.lines, ask.purpose);
             let reply = self.run(live, &script, &Job::Ask(ask), &args).await?;
             live.answered();
@@ -177,10 +177,12 @@ impl Node {
     }
 
     /// now, not_after, tolerance, margin, spend.
-    pub(super) fn common(&self, time: Time, spend: bool, began: i64) -> [f64; 5] {
-        let spend = f64::from(u8::from(spend));
+    pub(super) fn common(&self, time: Time, purpose: Option<Purpose>, began: i64) -> [f64; 5] {
+        let spend = f64::from(u8::from(matches!(purpose, Some(Purpose::Spend | Purpose::Renew))));
         let never = EXACT as f64;
         match time {
+            // An end that comes late is one all the same.
+            Time::Store if purpose == Some(Purpose::Release) => [SERVER_CLOCK, never, 0.0, MARGIN, spend],
             Time::Store => {
                 let not_after =
                     self.clock.not_after(began, self.deadline + SLACK).map_or(never, |micros| micros as f64);

@@ -23,6 +23,7 @@ pub(super) struct Scripts {
     owe: Known,
     give: Known,
     batch: Known,
+    leases: Known,
 }
 
 /// A script and its digest.
@@ -73,7 +74,9 @@ impl Scripts {
             Operation::Take => &self.take,
             Operation::Owe => &self.owe,
             Operation::Give => &self.give,
+            Operation::Leases => &self.leases,
         };
+        let lines = if operation == Operation::Leases { &[] } else { lines };
         let kinds: Kinds = lines.iter().map(|line| kind_of(line.limit.params())).collect();
         let has_peek = operation == Operation::Acquire;
         find(known, kinds, |kinds| Script::new(Assembled::new(operation, kinds), has_peek))

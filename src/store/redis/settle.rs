@@ -45,7 +45,7 @@ impl Node {
         let live = self.live(used).await?;
         for _ in 0..2 {
             let groups = sorted.chunk_by(|one, other| kind(one) == kind(other));
-            let args = Args::batch(self.common(time, false, began), groups);
+            let args = Args::batch(self.common(time, None, began), groups);
             let reply = self.run(live, &script, &Job::Settle(&sorted), &args).await?;
             live.answered();
             let done = match &reply {

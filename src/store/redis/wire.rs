@@ -81,6 +81,11 @@ impl Args {
                 self.all([cost]);
             }
             Params::SlidingLog(params) => self.all([params.limit, params.window, cost]),
+            Params::Concurrency(params) => {
+                self.all([params.limit, params.lease, cost]);
+                // Not a number but a name, in the room of one.
+                self.0.extend_from_slice(&line.receipt.to_le_bytes());
+            }
             Params::SlidingCounter(params) => self.all([params.limit, params.tick, params.window, cost]),
             Params::TokenBucket(parts) | Params::LeakyBucket(parts) => self.parts(parts, cost),
             Params::Gcra(parts) => {
@@ -140,7 +145,7 @@ pub(super) fn read(reply: &Value, lines: &[Line<'_>]) -> Result<Reply, StoreErro
             micros => Wait::Micros(positive(micros)?),
         };
         let (remaining, reset_after) = (positive(*remaining)?, positive(*reset)?);
-        let receipt = line.limit.params().receipt(now, reset_after);
+        let receipt = line.limit.params().receipt(now, reset_after, line.receipt);
         verdicts.push(Verdict { wait, remaining, reset_after, receipt });
     }
     Ok(Reply::Answer { now, answer: Answer { verdicts } })

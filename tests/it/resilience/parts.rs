@@ -41,6 +41,7 @@ fn asked(store: &Flaky) -> Vec<(usize, &'static str)> {
         Purpose::Owe(_) => "owe",
         Purpose::Give(_) => "give",
         Purpose::Peek => "peek",
+        Purpose::Renew | Purpose::Release => "lease",
     };
     store.asked().into_iter().map(|(part, purpose)| (part, word(purpose))).filter(|(_, word)| *word != "peek").collect()
 }

@@ -109,7 +109,8 @@ fn command(line: &Line<'_>, throttle: &Throttle) -> Cmd {
 
 fn script(verb: &str, script: &str, ask: &Ask<'_>, throttles: &[Throttle]) -> Cmd {
     let (purpose, id) = match ask.purpose {
-        Purpose::Peek => (0, None),
+        // It has no leases.
+        Purpose::Peek | Purpose::Renew | Purpose::Release => (0, None),
         Purpose::Spend => (1, None),
         // The module has no debts.
         Purpose::Take(id) | Purpose::Owe(id) => (2, Some(id)),

@@ -19,7 +19,7 @@ use crate::{
 /// The oldest version that is tested.
 const OLDEST: (u64, u64) = (6, 2);
 /// A user of a replica needs these.
-const READ_NEEDS: &str = "+evalsha_ro +eval_ro +time +get +lrange +lindex +llen";
+const READ_NEEDS: &str = "+evalsha_ro +eval_ro +time +get +lrange +lindex +llen +zcard +zcount +zrange";
 
 /// Checks one server, with a key that nobody has.
 pub(super) async fn node(node: &Node, namespace: &str, patience: Duration) -> Report {

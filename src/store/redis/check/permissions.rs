@@ -16,7 +16,7 @@ pub(super) struct Missing {
 /// Tries each on `key`, which holds nothing that matters and is gone afterwards.
 pub(super) async fn missing(live: &mut Live, needs: &'static str, key: &[u8]) -> Result<Missing, RedisError> {
     let mut missing = Missing::default();
-    // SET first, so that what follows finds a key with a TTL; DEL last. On a string, commands of lists do nothing but fail.
+    // SET first, so that what follows finds a key with a TTL; DEL last. On a string, commands of lists and sets do nothing but fail.
     let mut needs: Vec<&str> = needs.split(' ').collect();
     needs.sort_by_key(|need| match *need {
         "+set" => 0,
@@ -25,8 +25,9 @@ pub(super) async fn missing(live: &mut Live, needs: &'static str, key: &[u8]) ->
         _ => 1,
     });
     for need in needs {
-        // EXEC is tried behind MULTI, which a denied EXEC ends too. RPUSH would make a list that stays, without that key.
-        if need == "+exec" || (need == "+rpush" && (missing.key || missing.commands.contains(&"+set"))) {
+        // EXEC is tried behind MULTI, which a denied EXEC ends too. RPUSH and ZADD would make what stays, without that key.
+        let makes = matches!(need, "+rpush" | "+zadd");
+        if need == "+exec" || (makes && (missing.key || missing.commands.contains(&"+set"))) {
             continue;
         }
         let replies = live.send_all(&probe(need, key)).await?;
@@ -57,13 +58,14 @@ fn probe(need: &str, key: &[u8]) -> Pipeline {
         "set" => command.arg(key).arg(0).arg("PX").arg(1_000).arg("NX"),
         "pexpire" => command.arg(key).arg(1_000),
         "incrby" => command.arg(key).arg(1),
-        "lrange" | "ltrim" => command.arg(key).arg(0).arg(0),
+        "lrange" | "ltrim" | "zcount" | "zrange" | "zremrangebyscore" => command.arg(key).arg(0).arg(0),
         "lindex" => command.arg(key).arg(0),
-        "rpush" => command.arg(key).arg("x"),
+        "rpush" | "zscore" | "zrem" => command.arg(key).arg("x"),
+        "zadd" => command.arg(key).arg(0).arg("x"),
         "cl.throttle" => command.arg([key, b"=cell"].concat()).arg(0).arg(1).arg(60).arg(0),
         "multi" => command.cmd("EXEC"),
         "time" => command,
-        // get, del, pttl, llen
+        // get, del, pttl, llen, zcard
         _ => command.arg(key),
     };
     commands

@@ -79,7 +79,8 @@ impl Node {
             let began = self.clock.local();
             let (at, answer) = match ask.purpose {
                 Purpose::Spend if !never_fits => self.spend(&windows, ask, live, until).await?,
-                Purpose::Spend | Purpose::Peek => {
+                // There are no leases without scripts.
+                Purpose::Spend | Purpose::Peek | Purpose::Renew | Purpose::Release => {
                     let looked = self.look(&windows, ask, live, None).await?;
                     (looked.at, looked.answer)
                 }

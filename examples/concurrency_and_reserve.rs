@@ -1,0 +1,84 @@
+//! At most so many requests at a time for each user, held until the response has been sent, in the same decision as a rate.
+//!
+//! `cargo run --example concurrency_and_reserve`, then in two shells:
+//!
+//! ```sh
+//! curl -N -H 'x-user: alice' http://127.0.0.1:3000/export    # five seconds; a third of these at a time is refused
+//! curl -H 'x-user: alice' http://127.0.0.1:3000/places
+//! ```
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    body::Body,
+    extract::State,
+    http::{HeaderMap, request::Parts},
+    routing::get,
+};
+use bytes::Bytes;
+use http_body::Frame;
+use sluicegate::{Limiter, MemoryStore, Quota, RateLimitLayer, Rule};
+use tokio::time::{Interval, interval};
+
+/// A line a second, five times. The place is taken for as long as this goes on, also beyond the time of a lease: it is renewed.
+struct Export {
+    lines: u32,
+    pace: Interval,
+}
+
+impl http_body::Body for Export {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.lines == 0 {
+            return Poll::Ready(None);
+        }
+        self.pace.poll_tick(context).map(|_| {
+            self.lines -= 1;
+            Some(Ok(Frame::data(Bytes::from_static(b"a line\n"))))
+        })
+    }
+}
+
+async fn export() -> Body {
+    Body::new(Export { lines: 5, pace: interval(Duration::from_secs(1)) })
+}
+
+/// How many places are left, without taking one.
+async fn places(State(limiter): State<Limiter>, headers: HeaderMap) -> String {
+    let user = headers.get("x-user").map(|user| user.as_bytes().to_vec());
+    let decision = limiter.peek([("exports-at-a-time", user)]).await;
+    match decision.standing("exports-at-a-time") {
+        Some(standing) => {
+            format!("{} of {} places are free\n", standing.remaining(), standing.limit().quota().amount())
+        }
+        None => "say who you are: x-user\n".into(),
+    }
+}
+
+fn user(req: &Parts) -> Option<Vec<u8>> {
+    req.headers.get("x-user").map(|user| user.as_bytes().to_vec())
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let limiter = Limiter::builder(MemoryStore::new())
+        .rule(Rule::concurrency("exports-at-a-time", 2).lease(Duration::from_secs(3)).key_by(user))
+        .rule(Rule::token_bucket("exports", Quota::per_minute(30).burst(10)).key_by(user))
+        .build()?;
+    let exports = Router::new().route("/export", get(export)).layer(RateLimitLayer::new(limiter.clone()));
+    let app = exports.route("/places", get(places)).with_state(limiter);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
+    axum::serve(listener, app).await?;
+    Ok(())
+}
