@@ -28,6 +28,7 @@
 //! | --- | --- |
 //! | a limit: algorithm, quota, key, cost | [`Rule`], [`Quota`], the [algorithms](guide::algorithms) |
 //! | monthly quotas, tiers without a limit | [`Quota`], the page on [quotas](guide::quotas) |
+//! | costs that are known afterwards, responses that do not count | [`Charge`], [`Rule::count_if`], the page on [costs](guide::costs) |
 //! | whose requests count together | [`key`], [`Rule::key_by`] |
 //! | the client's address behind proxies | [`key::TrustedProxies`], the page on [proxies](guide::proxies) |
 //! | the layer, and where it goes among others | [`RateLimitLayer`], the page on [ordering](guide::ordering) |
@@ -102,6 +103,9 @@ pub mod guide {
 
     #[doc = include_str!("docs/cluster.md")]
     pub mod cluster {}
+
+    #[doc = include_str!("docs/costs.md")]
+    pub mod costs {}
 
     #[doc = include_str!("docs/failure.md")]
     pub mod failure {}

@@ -12,8 +12,9 @@ const UNKNOWN: i64 = i64::MIN;
 /// The server's clock, told from the times in its replies.
 ///
 /// A reply that names the time `server` was made between sending and receiving, so the server is ahead of this process by at
-/// least `server - received` and at most `server - sent`. The estimate is kept within the bounds of every reply: it settles on
-/// the fastest ones, follows drift, and gives way at once when a clock steps.
+/// least `server - received` and at most `server - sent`. The estimate begins with the least and is kept within the bounds of
+/// every reply: it settles on the fastest ones from below, follows drift, and gives way at once when a clock steps. So a call that
+/// the server begins later than the deadline by this estimate could not have been answered in time.
 #[derive(Debug)]
 pub(super) struct ServerClock {
     began: Instant,
@@ -42,7 +43,7 @@ impl ServerClock {
         let Ok(server) = i64::try_from(server) else { return };
         let (least, most) = (server.saturating_sub(self.local()), server.saturating_sub(sent));
         let ahead = self.ahead.load(Ordering::Relaxed);
-        let better = if ahead == UNKNOWN { least.midpoint(most) } else { ahead.clamp(least.min(most), most) };
+        let better = if ahead == UNKNOWN { least } else { ahead.clamp(least.min(most), most) };
         if better != ahead {
             self.ahead.store(better, Ordering::Relaxed);
         }

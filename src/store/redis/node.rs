@@ -29,8 +29,6 @@ use crate::{
     store::{Answer, Ask, Line, Purpose, Time},
 };
 
-/// The estimate of the server's clock may be off by the time of a fast reply.
-const SLACK: Duration = Duration::from_millis(1);
 /// Stands for now where the server's own clock counts.
 const SERVER_CLOCK: f64 = -1.0;
 /// Milliseconds that every TTL is longer than its count matters.
@@ -184,8 +182,7 @@ impl Node {
             // An end that comes late is one all the same.
             Time::Store if purpose == Some(Purpose::Release) => [SERVER_CLOCK, never, 0.0, MARGIN, spend],
             Time::Store => {
-                let not_after =
-                    self.clock.not_after(began, self.deadline + SLACK).map_or(never, |micros| micros as f64);
+                let not_after = self.clock.not_after(began, self.deadline).map_or(never, |micros| micros as f64);
                 [SERVER_CLOCK, not_after, 0.0, MARGIN, spend]
             }
             Time::Application { now, tolerance } => {
