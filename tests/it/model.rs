@@ -20,6 +20,7 @@ use crate::{
 };
 
 const KEYS: [&str; 3] = ["one", "two", "three"];
+/// Of the rules by name; the last, whose window is a month, outlasts the walk.
 const CAPACITIES: [u64; 7] = [5, 9, 14, 20, 30, 40, 60];
 
 /// A rule and a key, by their places.
@@ -165,7 +166,7 @@ impl<'a> Walk<'a> {
             }
         }
         // Nothing is lost or made of nothing in any count.
-        for count in (0..NAMES.len()).flat_map(|rule| (0..KEYS.len()).map(move |key| (rule, key))) {
+        for count in (0..CAPACITIES.len()).flat_map(|rule| (0..KEYS.len()).map(move |key| (rule, key))) {
             let lines = [(count, 0, 0)];
             let answer = self.ask(&lines, Purpose::Peek).await;
             self.compare(&lines, &answer, "the end");

@@ -386,7 +386,7 @@ async fn a_debt_is_waited_off() {
             assert_ne!(refused.wait, Wait::None, "{place}");
             // What costs nothing waits for nothing.
             assert!(subject.ask(&*store, Purpose::Spend, 0, BEGIN).await.fits(), "{place}");
-            let later = BEGIN + Duration::from_secs(20);
+            let later = BEGIN + Duration::from_secs(if name == "month" { 32 * 86_400 } else { 20 });
             assert!(subject.ask(&*store, Purpose::Spend, 1, later).await.fits(), "{place}");
         }
     }
