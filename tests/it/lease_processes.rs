@@ -87,20 +87,41 @@ fn worker() {
     });
 }
 
-fn start(url: &str, namespace: &str, process: usize) -> Child {
-    Command::new(std::env::current_exe().expect("this test"))
+/// Ends with the test, however that ends.
+struct Process(Child);
+
+impl Process {
+    fn is_running(&mut self) -> bool {
+        self.0.try_wait().expect("its state").is_none()
+    }
+
+    fn kill(&mut self) {
+        self.0.kill().expect("killed");
+        self.0.wait().expect("it ends");
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start(url: &str, namespace: &str, process: usize) -> Process {
+    let child = Command::new(std::env::current_exe().expect("this test"))
         .args(["--exact", "lease_processes::worker", "--nocapture"])
         .env("SLUICEGATE_LEASE_WORKER", format!("{url} {namespace} {process}"))
         .stdout(Stdio::null())
-        .spawn()
-        .expect("a process")
+        .spawn();
+    Process(child.expect("a process"))
 }
 
 #[tokio::test]
 async fn four_processes_never_hold_too_many_and_a_killed_one_frees_its_places_within_the_lease() {
     let (url, namespace) = (Version::Redis7.shared().url(), namespace());
     let mut connection = redis::Client::open(&*url).expect("an address").get_connection().expect("a connection");
-    let mut children: Vec<Child> = (0..PROCESSES).map(|process| start(&url, &namespace, process)).collect();
+    let mut children: Vec<Process> = (0..PROCESSES).map(|process| start(&url, &namespace, process)).collect();
     let counters = counters(&namespace);
     let at_work = |connection: &mut redis::Connection, counter: &str| -> u64 {
         redis::cmd("GET").arg(counter).query::<Option<u64>>(connection).expect("a count").unwrap_or(0)
@@ -116,23 +137,22 @@ async fn four_processes_never_hold_too_many_and_a_killed_one_frees_its_places_wi
         let free = limiter.peek([("c", "one")]).await.standing("c").expect("it applies").remaining();
         assert!(free <= LIMIT - 3, "{free} are free, though three are held for good");
         for child in &mut children {
-            assert!(child.try_wait().expect("its state").is_none(), "a process saw too many at work");
+            assert!(child.is_running(), "a process saw too many at work");
         }
     }
     let killed = Instant::now();
-    children[0].kill().expect("killed");
-    children[0].wait().expect("it ends");
+    children[0].kill();
     // It works no more; whoever takes its places is not one too many.
     let _: () = redis::cmd("DEL").arg(&counters[0]).query(&mut connection).expect("an answer");
     while killed.elapsed() < LEASE + LEASE / 3 {
         for child in &mut children[1..] {
-            assert!(child.try_wait().expect("its state").is_none(), "a process saw too many at work");
+            assert!(child.is_running(), "a process saw too many at work");
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let _: () = redis::cmd("SET").arg(format!("{namespace}:stop")).arg(1).query(&mut connection).expect("an answer");
     for mut child in children.drain(1..) {
-        assert!(child.wait().expect("it ends").success(), "a process saw too many at work");
+        assert!(child.0.wait().expect("it ends").success(), "a process saw too many at work");
     }
     until_free(&limiter, "c", "one", LIMIT).await;
 }
@@ -144,9 +164,8 @@ async fn the_places_of_a_killed_process_are_free_in_time() {
     let limiter = limiter(&url, &namespace);
     let mut child = start(&url, &namespace, 0);
     until_free(&limiter, "c", "one", LIMIT - 3).await;
-    child.kill().expect("killed");
     let killed = Instant::now();
-    child.wait().expect("it ends");
+    child.kill();
     until_free(&limiter, "c", "one", LIMIT).await;
     let took = killed.elapsed();
     assert!(took <= LEASE + Duration::from_millis(100), "{took:?}");
