@@ -1,11 +1,12 @@
 //! At most so many requests at a time for each user, held until the response has been sent, in the same decision as a rate.
 //!
-//! `cargo run --example concurrency_and_reserve`, then in two shells:
+//! Serves on `LISTEN`, 127.0.0.1:3000 unless set. In three shells:
 //!
 //! ```sh
-//! curl -N -H 'x-user: alice' http://127.0.0.1:3000/export    # five seconds; a third of these at a time is refused
+//! curl -N -H 'x-user: alice' http://127.0.0.1:3000/export    # five seconds; the third at a time is refused
 //! curl -H 'x-user: alice' http://127.0.0.1:3000/places
 //! ```
+#![allow(clippy::print_stdout)]
 
 use std::{
     convert::Infallible,
@@ -78,7 +79,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .build()?;
     let exports = Router::new().route("/export", get(export)).layer(RateLimitLayer::new(limiter.clone()));
     let app = exports.route("/places", get(places)).with_state(limiter);
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
+    let listen = std::env::var("LISTEN").unwrap_or_else(|_| "127.0.0.1:3000".into());
+    let listener = tokio::net::TcpListener::bind(listen).await?;
+    println!("two exports at a time: http://{}/export", listener.local_addr()?);
     axum::serve(listener, app).await?;
     Ok(())
 }
