@@ -13,7 +13,7 @@ use crate::support::{
 };
 
 /// What the store's errors and docs say that a user needs, by engine.
-const SCRIPT: &str = "+evalsha +eval +time +get +set +lrange +lindex +llen +ltrim +rpush +zcard +zcount +zrange +zscore +zadd +zrem +zremrangebyscore +del +pexpire +pttl";
+const SCRIPT: &str = "+evalsha +eval +time +get +set +lrange +lindex +llen +lset +ltrim +rpush +zcard +zcount +zrange +zscore +zadd +zrem +zremrangebyscore +del +pexpire +pttl";
 const PLAIN: &str = "+multi +exec +time +get +set +incrby +del";
 
 async fn check(builder: RedisStoreBuilder) -> Report {

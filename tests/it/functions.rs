@@ -171,7 +171,7 @@ async fn a_server_without_functions_is_sent_scripts() {
 
 #[tokio::test]
 async fn a_user_without_permission_for_functions_is_served_by_scripts() {
-    let scripts = "+evalsha +eval +time +get +set +lrange +lindex +llen +ltrim +rpush +zcard +zcount +zrange +zscore +zadd +zrem +zremrangebyscore +del +pexpire +pttl";
+    let scripts = "+evalsha +eval +time +get +set +lrange +lindex +llen +lset +ltrim +rpush +zcard +zcount +zrange +zscore +zadd +zrem +zremrangebyscore +del +pexpire +pttl";
     for version in VERSIONS {
         let server = Server::start(version);
         let mut connection = server.connection().await;
@@ -199,7 +199,7 @@ async fn a_user_without_permission_for_functions_is_served_by_scripts() {
 /// Every algorithm, all purposes, by a user who has nothing but the permissions in the guide.
 #[tokio::test]
 async fn the_permissions_in_the_guide_are_enough() {
-    let commands = "+time +get +set +lrange +lindex +llen +ltrim +rpush +zcard +zcount +zrange +zscore +zadd +zrem +zremrangebyscore +del +pexpire +pttl";
+    let commands = "+time +get +set +lrange +lindex +llen +lset +ltrim +rpush +zcard +zcount +zrange +zscore +zadd +zrem +zremrangebyscore +del +pexpire +pttl";
     for version in VERSIONS {
         let server = Server::start(version);
         let mut connection = server.connection().await;

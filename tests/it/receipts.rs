@@ -14,7 +14,7 @@ use sluicegate::{
 
 use crate::{
     support::{
-        server::VERSIONS,
+        server::{Server, VERSIONS, Version},
         stores::{BEGIN, namespace, patient},
     },
     traces::{NAMES, rule},
@@ -195,4 +195,26 @@ async fn a_long_log_gives_back_alike_in_rust_and_lua() {
             }
         }
     }
+}
+
+/// What a user may do by the line in the guide is enough to give back from a long log, too.
+#[tokio::test]
+async fn a_long_log_gives_back_with_the_least_permissions() {
+    let server = Server::start(Version::Redis7);
+    let mut connection = server.connection().await;
+    let guide = include_str!("../../src/docs/operations.md");
+    let line = guide.lines().find(|line| line.starts_with("ACL SETUSER shop")).expect("the line");
+    let mut words = line.split(' ').map(|word| if word == "~shop:*" { "~*" } else { word });
+    let mut command = redis::cmd(words.next().expect("a command"));
+    for word in words {
+        command.arg(word);
+    }
+    command.query_async::<()>(&mut connection).await.expect("a user");
+    let store = patient(&format!("redis://shop:password@127.0.0.1:{}", server.port));
+    let count = Count::new("log", Quota::per(300, Duration::from_secs(1)), 1);
+    let first = count.spend(&store, 1, BEGIN).await.expect("room");
+    for _ in 0..100 {
+        assert!(count.spend(&store, 1, BEGIN).await.is_some());
+    }
+    assert_eq!(count.give(&store, 1, BEGIN, first).await.verdicts()[0].remaining, 200);
 }

@@ -237,7 +237,7 @@ async fn with_permissions(version: Version) {
         assert!(!format!("{error} {error:?} {limiter:?} {decision:?}").contains("hunter2"));
     }
     // Exactly what the error asks for is enough.
-    acl(&mut connection, "~* +evalsha +eval +time +get +set +lrange +lindex +llen +ltrim +rpush +zcard +zcount +zrange +zscore +zadd +zrem +zremrangebyscore +del +pexpire +pttl")
+    acl(&mut connection, "~* +evalsha +eval +time +get +set +lrange +lindex +llen +lset +ltrim +rpush +zcard +zcount +zrange +zscore +zadd +zrem +zremrangebyscore +del +pexpire +pttl")
         .await;
     let rules = [
         rule(),

@@ -31,10 +31,10 @@ impl Engine {
     pub(super) fn needs(self) -> &'static str {
         match self {
             Engine::Script => {
-                "+evalsha +eval +time +get +set +lrange +lindex +llen +ltrim +rpush +zcard +zcount +zrange +zscore +zadd +zrem +zremrangebyscore +del +pexpire +pttl"
+                "+evalsha +eval +time +get +set +lrange +lindex +llen +lset +ltrim +rpush +zcard +zcount +zrange +zscore +zadd +zrem +zremrangebyscore +del +pexpire +pttl"
             }
             Engine::Functions => {
-                "+fcall +function|load +function|list +time +get +set +lrange +lindex +llen +ltrim +rpush +zcard +zcount +zrange +zscore +zadd +zrem +zremrangebyscore +del +pexpire +pttl"
+                "+fcall +function|load +function|list +time +get +set +lrange +lindex +llen +lset +ltrim +rpush +zcard +zcount +zrange +zscore +zadd +zrem +zremrangebyscore +del +pexpire +pttl"
             }
             Engine::Cell => "+cl.throttle +evalsha +eval +set +del",
             Engine::Plain => "+multi +exec +time +get +set +incrby +del",

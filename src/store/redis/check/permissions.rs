@@ -61,7 +61,7 @@ fn probe(need: &str, key: &[u8]) -> Pipeline {
         "lrange" | "ltrim" | "zcount" | "zrange" | "zremrangebyscore" => command.arg(key).arg(0).arg(0),
         "lindex" => command.arg(key).arg(0),
         "rpush" | "zscore" | "zrem" => command.arg(key).arg("x"),
-        "zadd" => command.arg(key).arg(0).arg("x"),
+        "lset" | "zadd" => command.arg(key).arg(0).arg("x"),
         "cl.throttle" => command.arg([key, b"=cell"].concat()).arg(0).arg(1).arg(60).arg(0),
         "multi" => command.cmd("EXEC"),
         "time" => command,
