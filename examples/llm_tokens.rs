@@ -12,7 +12,8 @@ use std::{env, error::Error, net::SocketAddr};
 
 use axum::{
     Router,
-    extract::{ConnectInfo, State},
+    extract::State,
+    http::request::Parts,
     routing::{get, post},
 };
 use sluicegate::{Charge, Limiter, MemoryStore, Quota, RateLimitLayer, Rule, key};
@@ -29,10 +30,10 @@ async fn complete(charge: Charge, prompt: String) -> String {
     answer
 }
 
-/// How much the caller has left.
-async fn left(State(limiter): State<Limiter>, ConnectInfo(caller): ConnectInfo<SocketAddr>) -> String {
-    let decision = limiter.peek([("tokens", caller.ip())]).await;
-    format!("{} tokens\n", decision.standing("tokens").map_or(0, |standing| standing.remaining()))
+/// How much the caller has left, by the very key that the rule finds.
+async fn left(State(limiter): State<Limiter>, head: Parts) -> String {
+    let left = limiter.usage_of_request(&head).await.ok().and_then(|usage| usage.rule("tokens")?.remaining());
+    left.map_or("nobody knows\n".into(), |tokens| format!("{tokens} tokens\n"))
 }
 
 #[tokio::main]

@@ -41,6 +41,7 @@
 //! | whether a server is fit | [`Limiter::check`] |
 //! | the decision in a handler | [`Decision`], an axum extractor and a request extension |
 //! | so many at the same time | [`Rule::concurrency`], [`Permit`] |
+//! | how much is left, without spending; a route that tells callers | [`Limiter::usage`], [`usage`], the page on [quotas](guide::quotas#how-much-is-left) |
 //! | limits without HTTP: jobs, sockets, queues | [`Limiter::acquire`], [`Limiter::peek`], [`Limiter::reset`] |
 //! | metrics and alarms | [`Observer`] |
 //! | tests of your own | [`ManualClock`] |
@@ -51,7 +52,7 @@
 //!
 //! The first two are on by default. Without them there is still the layer, for any tower service, and the memory store.
 //!
-//! - `axum`: the [`Decision`] extractor, and keys from axum's matched route and connect info.
+//! - `axum`: the [`Decision`] extractor, keys from axum's matched route and connect info, and `usage::router`.
 //! - `redis`: [`RedisStore`].
 //! - `tls`: `rediss://` addresses, over rustls.
 
@@ -75,6 +76,7 @@ pub mod refusal;
 mod resilience;
 mod service;
 pub mod store;
+pub mod usage;
 
 pub use body::ResponseBody;
 pub use clock::{Clock, ManualClock};

@@ -10,6 +10,7 @@ mod pick;
 mod rules;
 mod settler;
 mod shared;
+mod usage;
 
 use std::{
     fmt,
@@ -32,11 +33,14 @@ pub(crate) use rules::Rules;
 use settler::Settler;
 pub(crate) use shared::Handle;
 use shared::Shared;
+#[cfg(feature = "axum")]
+pub(crate) use usage::Asked;
 
 use crate::{
     clock::Clock,
     decision::{Applied, Decision},
     error::{StoreError, StoreErrorKind},
+    key::{Found, IntoKey},
     limit::OnFailure,
     observer::{Observer, Observers},
     store::{Answer, Ask, Line, Partial, Purpose, Report, Store},
@@ -118,7 +122,8 @@ impl Limiter {
         self.decide_further(&call, Purpose::Peek, failure).await
     }
 
-    /// Forgets what was counted for the keys of the call.
+    /// Forgets what was counted for the keys of the call: the rules it names stand as if nobody had used them, whatever was owed
+    /// or taken. [`reset_key`](Limiter::reset_key) does it for every rule.
     ///
     /// # Errors
     ///
@@ -126,7 +131,23 @@ impl Limiter {
     pub async fn reset<'a>(&self, call: impl Into<Call<'a>>) -> Result<(), StoreError> {
         let mut call = call.into();
         self.resolve(&mut call)?;
-        let lines = self.lines(call.picks());
+        self.forget(call.picks()).await
+    }
+
+    /// Forgets what was counted for this key under every rule; see [`usage`](Limiter::usage) for which key that is.
+    ///
+    /// # Errors
+    ///
+    /// When the store gives no answer.
+    pub async fn reset_key(&self, key: impl IntoKey) -> Result<(), StoreError> {
+        let Found::Key(key) = key.into_key() else { return Ok(()) };
+        let limited = self.rules().iter().filter(|rule| !rule.limit().is_unlimited());
+        let picks: Picks = limited.map(|rule| Pick { rule: rule.index(), key: key.clone(), cost: 1 }).collect();
+        self.forget(picks.iter()).await
+    }
+
+    async fn forget<'p>(&self, picks: impl Iterator<Item = &'p Pick>) -> Result<(), StoreError> {
+        let lines = self.lines(picks);
         if lines.is_empty() {
             return Ok(());
         }
@@ -170,9 +191,18 @@ impl Limiter {
         &self.0.rules
     }
 
-    /// Finds the rules that the call names.
+    /// Finds the rules that the call names, and leaves out those that there is nothing to ask about.
     #[inline]
     fn resolve(&self, call: &mut Call<'_>) -> Result<(), StoreError> {
+        if self.find_rules(call)? {
+            call.leave_out();
+        }
+        Ok(())
+    }
+
+    /// Finds the rules that the call names; answers whether some are to be left out.
+    #[inline]
+    fn find_rules(&self, call: &mut Call<'_>) -> Result<bool, StoreError> {
         let rules = &self.0.rules;
         let mut any_left_out = false;
         let entries = call.entries_mut();
@@ -192,10 +222,7 @@ impl Limiter {
             entry.left_out = entry.pick.key.is_absent() || rule.limit().is_unlimited();
             any_left_out |= entry.left_out;
         }
-        if any_left_out {
-            call.leave_out();
-        }
-        Ok(())
+        Ok(any_left_out)
     }
 
     /// How the one rule of a call stands, where it is one and the store knows at once. A decision is made only of this, or

@@ -73,6 +73,11 @@ impl CheckedRule {
         &self.settle
     }
 
+    /// Whether callers who ask how much they have left are told of this rule.
+    pub(super) fn is_told_to_callers(&self) -> bool {
+        true
+    }
+
     /// The cost of a call that is no request.
     pub(super) fn usual_cost(&self) -> u64 {
         match self.cost {

@@ -54,7 +54,7 @@ mod custom;
 mod dialect;
 mod grpc;
 mod grpc_details;
-mod problem;
+pub(crate) mod problem;
 mod sentence;
 
 use std::{fmt, time::Duration};

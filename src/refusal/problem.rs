@@ -2,30 +2,24 @@
 
 use std::fmt::Write;
 
-use http::HeaderValue;
+use http::{HeaderValue, StatusCode};
 
 use super::{Cause, Refusal};
 use crate::headers;
 
-pub(super) const CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
+pub(crate) const CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
+const REDUCED_CAPACITY: (&str, &str) = ("temporary-reduced-capacity", "Temporary Reduced Capacity");
 const TYPES: &str = "https://iana.org/assignments/http-problem-types#";
 
 pub(super) fn text(refusal: &Refusal<'_>) -> String {
     let status = refusal.status();
     let (kind, title) = match refusal.cause() {
         Cause::Quota => ("quota-exceeded", "Quota Exceeded"),
-        Cause::Store => ("temporary-reduced-capacity", "Temporary Reduced Capacity"),
+        Cause::Store => REDUCED_CAPACITY,
         // Such a status says all there is to say.
-        Cause::Key => {
-            let title = status.canonical_reason().unwrap_or("Refused");
-            return format!(r#"{{"type":"about:blank","title":"{title}","status":{}}}"#, status.as_u16());
-        }
+        Cause::Key => return blank(status),
     };
-    let mut text = String::with_capacity(256);
-    // Writing into a string does not fail.
-    let _ = write!(text, r#"{{"type":"{TYPES}{kind}","title":"{title}","status":{},"detail":""#, status.as_u16());
-    headers::push_escaped(&mut text, &refusal.to_string());
-    text.push('"');
+    let mut text = begun(kind, title, status, &refusal.to_string());
     let mut violated = refusal.violated().peekable();
     if violated.peek().is_some() {
         text.push_str(r#","violated-policies":["#);
@@ -37,5 +31,28 @@ pub(super) fn text(refusal: &Refusal<'_>) -> String {
         text.push(']');
     }
     text.push('}');
+    text
+}
+
+/// A problem that its status says all of.
+pub(crate) fn blank(status: StatusCode) -> String {
+    let title = status.canonical_reason().unwrap_or("Refused");
+    format!(r#"{{"type":"about:blank","title":"{title}","status":{}}}"#, status.as_u16())
+}
+
+/// What the store gave no answer to.
+#[cfg(feature = "axum")]
+pub(crate) fn reduced_capacity(status: StatusCode, detail: &str) -> String {
+    let (kind, title) = REDUCED_CAPACITY;
+    begun(kind, title, status, detail) + "}"
+}
+
+/// A problem with a sentence, still open at its end.
+fn begun(kind: &str, title: &str, status: StatusCode, detail: &str) -> String {
+    let mut text = String::with_capacity(256);
+    // Writing into a string does not fail.
+    let _ = write!(text, r#"{{"type":"{TYPES}{kind}","title":"{title}","status":{},"detail":""#, status.as_u16());
+    headers::push_escaped(&mut text, detail);
+    text.push('"');
     text
 }

@@ -73,3 +73,5 @@ mod tls;
 mod topologies;
 mod traces;
 mod unlimited;
+mod usage;
+mod usage_router;
