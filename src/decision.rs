@@ -7,6 +7,7 @@ use crate::{
     error::StoreError,
     limit::Limit,
     limiter::{Handle, Permit, Rules},
+    lists::Listed,
     store::Verdict,
 };
 
@@ -37,6 +38,8 @@ struct More {
     outer: Option<Decision>,
     /// The places that the request holds.
     permit: Option<Permit>,
+    /// The list that the request is on.
+    listed: Option<Listed>,
 }
 
 /// A rule that applied, and how it stands.
@@ -119,6 +122,12 @@ impl Decision {
         Decision { rules, one: None, more: Some(Arc::new(more)) }
     }
 
+    /// Over who is on a list.
+    pub(crate) fn listed_as(rules: Arc<Handle>, listed: Listed) -> Decision {
+        let more = More { refused: listed == Listed::Denied, listed: Some(listed), ..More::default() };
+        Decision { rules, one: None, more: Some(Arc::new(more)) }
+    }
+
     pub(crate) fn rules(&self) -> &Rules {
         &self.rules
     }
@@ -156,15 +165,20 @@ impl Decision {
         }
     }
 
-    /// Whether the request may go on: no rule refused it. When the store gave no answer, this is as the rules
+    /// Whether the request may go on: no rule refused it, nor a list. When the store gave no answer, this is as the rules
     /// [say](crate::OnFailure); see [`failure`](Decision::failure).
     pub fn is_allowed(&self) -> bool {
         !self.is_refused()
     }
 
-    /// Whether a rule refused the request. Nothing was spent then, in any rule.
+    /// Whether a rule refused the request, or a list. Nothing was spent then, in any rule.
     pub fn is_refused(&self) -> bool {
         self.is_over_quota() || self.more.as_ref().is_some_and(|more| more.refused)
+    }
+
+    /// Whether a [list](crate::Lists) decided over the request, and which. No rule was asked then, so there are no standings.
+    pub fn listed(&self) -> Option<Listed> {
+        self.more.as_ref()?.listed
     }
 
     /// Whether a quota refused the request, and not only a rule that refuses what the store gave no answer to.
@@ -237,6 +251,9 @@ impl fmt::Debug for Decision {
             Some(failure) => debug.field("failure", failure),
             None => debug.field("allowed", &self.is_allowed()),
         };
+        if let Some(listed) = self.listed() {
+            debug.field("listed", &listed);
+        }
         for standing in self.standings() {
             debug.field(standing.name, &standing.verdict);
         }

@@ -5,6 +5,7 @@ use crate::{
     future::Ruling,
     headers::{Headers, retry_after},
     limiter::{Limiter, Picks},
+    lists::Listed,
     refusal,
 };
 
@@ -33,6 +34,12 @@ impl Edge {
     pub(crate) fn ruling(&self, decision: Decision, picks: Picks) -> Ruling {
         let charge = self.limiter.charge_of(&decision, picks);
         Ruling::Decided(decision, charge)
+    }
+
+    /// Over who is on a list, as if no rule applied.
+    #[cold]
+    pub(crate) fn listed(&self, listed: Listed) -> Ruling {
+        self.ruling(self.limiter.listed(listed), Picks::new())
     }
 
     /// The seconds that a refusal tells to wait. Drawn anew at each call: ask once for a refusal.

@@ -9,7 +9,7 @@ use crate::{
     edge::Edge,
     headers::Headers,
     limiter::Limiter,
-    refusal::{Format, OnRefused, Refusal, Settings},
+    refusal::{Denial, Format, OnRefused, Refusal, Settings},
     service::RateLimit,
 };
 
@@ -160,6 +160,21 @@ impl RateLimitLayer {
     /// ```
     pub fn grpc_details(mut self, details: bool) -> RateLimitLayer {
         self.refusals().grpc_details = details;
+        self
+    }
+
+    /// What callers on a [deny list](crate::Lists) get: 403 unless said otherwise.
+    ///
+    /// ```
+    /// # use sluicegate::{Limiter, RateLimitLayer};
+    /// use sluicegate::refusal::Denial;
+    ///
+    /// # fn layer(limiter: Limiter) -> RateLimitLayer {
+    /// RateLimitLayer::new(limiter).deny_with(Denial::TooManyRequests)
+    /// # }
+    /// ```
+    pub fn deny_with(mut self, denial: Denial) -> RateLimitLayer {
+        self.refusals().denial = denial;
         self
     }
 

@@ -42,6 +42,7 @@
 //! | the decision in a handler | [`Decision`], an axum extractor and a request extension |
 //! | so many at the same time | [`Rule::concurrency`], [`Permit`] |
 //! | how much is left, without spending; a route that tells callers | [`Limiter::usage`], [`usage`], the page on [quotas](guide::quotas#how-much-is-left) |
+//! | callers who are always let through, or never | [`Lists`], the page on [lists](guide::lists) |
 //! | limits without HTTP: jobs, sockets, queues | [`Limiter::acquire`], [`Limiter::peek`], [`Limiter::reset`] |
 //! | metrics and alarms | [`Observer`] |
 //! | tests of your own | [`ManualClock`] |
@@ -70,6 +71,7 @@ pub mod key;
 mod layer;
 mod limit;
 mod limiter;
+mod lists;
 mod observer;
 mod random;
 pub mod refusal;
@@ -88,6 +90,7 @@ pub use headers::{Headers, HeadersBuilder};
 pub use layer::RateLimitLayer;
 pub use limit::{Algorithm, Limit, OnFailure, Quota, Rule};
 pub use limiter::{Call, Charge, Limiter, LimiterBuilder, Permit};
+pub use lists::{Listed, Lists};
 pub use observer::{Observer, StoreEvent};
 pub use resilience::Resilient;
 pub use service::RateLimit;
@@ -114,6 +117,9 @@ pub mod guide {
 
     #[doc = include_str!("docs/headers.md")]
     pub mod headers {}
+
+    #[doc = include_str!("docs/lists.md")]
+    pub mod lists {}
 
     #[doc = include_str!("docs/operations.md")]
     pub mod operations {}

@@ -31,7 +31,8 @@ use crate::{decision::Decision, error::StoreError};
 /// }
 /// ```
 pub trait Observer: Send + Sync + 'static {
-    /// A decision was made; [`Decision::failure`] tells whether the store failed to make it.
+    /// A decision was made; [`Decision::failure`] tells whether the store failed to make it, [`Decision::listed`] whether a list
+    /// made it.
     fn decided(&self, decision: &Decision) {
         let _ = decision;
     }

@@ -96,12 +96,14 @@ where
         let picks = match self.edge.limiter.pick_now(&head) {
             Some(Picked::Rules(picks)) => picks,
             Some(Picked::Refuse(status)) => return self.follow(Ruling::KeyRefused(status), head, body),
+            Some(Picked::Listed(listed)) => return self.follow(self.edge.listed(listed), head, body),
             // A key closure must wait, and looks at the head meanwhile.
             None => {
                 let edge = Arc::clone(&self.edge);
                 let deciding = Box::pin(async move {
                     let ruling = match edge.limiter.pick_later(&head).await {
                         Picked::Refuse(status) => Ruling::KeyRefused(status),
+                        Picked::Listed(listed) => edge.listed(listed),
                         Picked::Rules(picks) => {
                             edge.headers.keep_partitions(&picks, &mut head);
                             let decision = match edge.limiter.decide_now(picks.iter(), Purpose::Spend) {

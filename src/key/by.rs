@@ -3,7 +3,7 @@ use std::{fmt, future::Future, pin::Pin, sync::Arc};
 use http::{StatusCode, request::Parts};
 
 use super::{
-    Found, IntoKey, Key,
+    Found, IntoKey, Ip, Key,
     compose::{Closure, Extract, Miss, Writer, both, either, marked},
 };
 
@@ -31,6 +31,8 @@ pub struct KeyBy {
     way: Way,
     /// With how many marks of [`KeyBy::or`] its keys begin at most.
     marks: usize,
+    /// How it finds the client's address, if it does.
+    client: Option<Arc<Ip>>,
 }
 
 #[derive(Clone)]
@@ -58,7 +60,7 @@ impl KeyBy {
         K: IntoKey,
         F: Fn(&Parts) -> K + Send + Sync + 'static,
     {
-        KeyBy { way: Way::Now(Arc::new(Closure(closure))), marks: 0 }
+        KeyBy::of(Way::Now(Arc::new(Closure(closure))))
     }
 
     /// By a closure that must wait and gets a head of its own.
@@ -72,7 +74,7 @@ impl KeyBy {
             let found = closure(head);
             async move { found.await.into_key() }
         };
-        KeyBy { way: Way::later(find), marks: 0 }
+        KeyBy::of(Way::later(find))
     }
 
     /// By a closure that writes the key's text itself.
@@ -80,16 +82,25 @@ impl KeyBy {
     where
         F: Fn(&Parts, &mut Vec<u8>) -> Result<(), Miss> + Send + Sync + 'static,
     {
-        KeyBy { way: Way::Now(Arc::new(Writer(write))), marks: 0 }
+        KeyBy::of(Way::Now(Arc::new(Writer(write))))
     }
 
     pub(super) fn wrong(text: String) -> KeyBy {
-        KeyBy { way: Way::Wrong(text.into()), marks: 0 }
+        KeyBy::of(Way::Wrong(text.into()))
+    }
+
+    fn of(way: Way) -> KeyBy {
+        KeyBy { way, marks: 0, client: None }
+    }
+
+    pub(super) fn with_client(self, client: Arc<Ip>) -> KeyBy {
+        KeyBy { client: Some(client), ..self }
     }
 
     /// Counts requests together that agree in both keys. Where either is absent there is none.
     pub fn and(self, other: impl Into<KeyBy>) -> KeyBy {
         let (marks, other) = (self.marks, other.into());
+        let client = self.client.or(other.client);
         let way = match (self.way, other.way) {
             (Way::Wrong(text), _) | (_, Way::Wrong(text)) => Way::Wrong(text),
             (Way::Now(first), Way::Now(second)) => {
@@ -108,7 +119,7 @@ impl KeyBy {
                 }
             }),
         };
-        KeyBy { way, marks }
+        KeyBy { way, marks, client }
     }
 
     /// Takes the other key where this one is absent. The two never meet in one count: a caller who sends an address as a
@@ -116,6 +127,7 @@ impl KeyBy {
     pub fn or(self, other: impl Into<KeyBy>) -> KeyBy {
         let other = other.into();
         let marks = self.marks + 1;
+        let client = self.client.or(other.client);
         let way = match (self.way, other.way) {
             (Way::Wrong(text), _) | (_, Way::Wrong(text)) => Way::Wrong(text),
             (Way::Now(first), Way::Now(second)) => {
@@ -134,7 +146,7 @@ impl KeyBy {
                 }
             }),
         };
-        KeyBy { way, marks: marks + other.marks }
+        KeyBy { way, marks: marks + other.marks, client }
     }
 
     /// Refuses requests without this key, with a status from 400 to 599.
@@ -173,6 +185,11 @@ impl KeyBy {
 
     pub(crate) fn waits(&self) -> bool {
         matches!(self.way, Way::Later(_))
+    }
+
+    /// How it finds the client's address, if it does.
+    pub(crate) fn client(&self) -> Option<&Arc<Ip>> {
+        self.client.as_ref()
     }
 
     /// What is wrong with it.

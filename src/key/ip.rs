@@ -92,35 +92,46 @@ impl Ip {
         self.peer = PeerBy(Arc::new(closure));
         self
     }
+
+    /// What is wrong with it.
+    pub(crate) fn problem(&self) -> Option<String> {
+        if let Some(problem) = self.proxies.as_ref().and_then(TrustedProxies::problem) {
+            return Some(problem);
+        }
+        let prefix = self.prefix;
+        (!(32..=128).contains(&prefix))
+            .then(|| format!("an IPv6 prefix of {prefix} bits groups nothing; give 32 to 128"))
+    }
+
+    pub(crate) fn has_proxies(&self) -> bool {
+        self.proxies.is_some()
+    }
+
+    /// The client's address, canonical.
+    pub(crate) fn address(&self, head: &Parts) -> Option<IpAddr> {
+        let peer = (self.peer.0)(head).map(|address| address.to_canonical());
+        let address = match &self.proxies {
+            Some(proxies) => proxies.client(peer, &head.headers),
+            None => peer,
+        };
+        if address.is_none() && peer.is_none() && !self.told.swap(true, Ordering::Relaxed) {
+            tell();
+        }
+        address
+    }
 }
 
 impl From<Ip> for KeyBy {
     fn from(ip: Ip) -> KeyBy {
-        if let Some(problem) = ip.proxies.as_ref().and_then(TrustedProxies::problem) {
+        if let Some(problem) = ip.problem() {
             return KeyBy::wrong(problem);
         }
-        if !(32..=128).contains(&ip.prefix) {
-            return KeyBy::wrong(format!("an IPv6 prefix of {} bits groups nothing; give 32 to 128", ip.prefix));
-        }
-        KeyBy::writer(move |head, text| {
-            let peer = (ip.peer.0)(head).map(|address| address.to_canonical());
-            let address = match &ip.proxies {
-                Some(proxies) => proxies.client(peer, &head.headers),
-                None => peer,
-            };
-            match address {
-                Some(address) => {
-                    write(address, ip.prefix, text);
-                    Ok(())
-                }
-                None => {
-                    if peer.is_none() && !ip.told.swap(true, Ordering::Relaxed) {
-                        tell();
-                    }
-                    Err(Miss::Absent)
-                }
-            }
-        })
+        let client = Arc::new(ip.clone());
+        let by = KeyBy::writer(move |head, text| {
+            write(ip.address(head).ok_or(Miss::Absent)?, ip.prefix, text);
+            Ok(())
+        });
+        by.with_client(client)
     }
 }
 
@@ -128,7 +139,7 @@ impl From<Ip> for KeyBy {
 #[cold]
 fn tell() {
     tracing::error!(
-        "key::ip(): requests carry no peer address, so rules by address do not apply to them; with axum, serve with \
+        "key::ip(): requests carry no peer address, so rules and lists by address do not apply to them; with axum, serve with \
          `axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>())`, elsewhere put a SocketAddr \
          into the request's extensions"
     );

@@ -48,6 +48,7 @@ use http::StatusCode;
 pub use into_key::{Found, IntoKey};
 pub use ip::{Ip, ip};
 pub use path_param::path_param;
+pub(crate) use proxies::Network;
 pub use proxies::{ClientHeader, TrustedProxies};
 pub use text::Key;
 pub(crate) use text::{escape, hex};

@@ -4,6 +4,7 @@ use super::{
     Inner, Limiter,
     failures::Failures,
     leases::Leases,
+    listing::Listing,
     rules::{CheckedRule, Rules},
     settler::Settler,
     shared::Shared,
@@ -12,6 +13,7 @@ use crate::{
     clock::Clock,
     error::BuildError,
     limit::{Limit, OnFailure, Rule},
+    lists::Lists,
     observer::{Observer, Observers},
     store::{Scope, Store},
 };
@@ -29,6 +31,7 @@ pub struct LimiterBuilder {
     on_failure: OnFailure,
     clock: Clock,
     observer: Option<Arc<dyn Observer>>,
+    lists: Option<Lists>,
 }
 
 impl LimiterBuilder {
@@ -41,6 +44,7 @@ impl LimiterBuilder {
             on_failure: OnFailure::default(),
             clock: Clock::store(),
             observer: None,
+            lists: None,
         }
     }
 
@@ -91,6 +95,12 @@ impl LimiterBuilder {
         self
     }
 
+    /// Who is always let through, and who never is. The lists are kept by their handle: what is changed there later holds here.
+    pub fn lists(mut self, lists: &Lists) -> LimiterBuilder {
+        self.lists = Some(lists.clone());
+        self
+    }
+
     /// The limiter.
     ///
     /// # Errors
@@ -131,6 +141,10 @@ impl LimiterBuilder {
                 settle: rule.settle,
             });
         }
+        if let Some(lists) = &self.lists {
+            lists.check(|rule| names.contains(rule))?;
+        }
+        let listing = self.lists.map(|lists| Listing::new(lists, rules.iter().map(CheckedRule::key)));
         // Where there is no limit, the store is never asked.
         let limited = rules.iter().filter(|rule| !rule.limit().is_unlimited());
         let limits: Vec<(&str, &Limit)> = limited.map(|rule| (rule.name(), rule.limit())).collect();
@@ -151,6 +165,7 @@ impl LimiterBuilder {
             warned_of_layering_twice: false.into(),
             observers,
             settler: Settler::new(),
+            listing,
         })))
     }
 }

@@ -90,6 +90,15 @@ impl<'a> Call<'a> {
         entries.iter().map(|entry| &entry.pick)
     }
 
+    /// The rules that it names, with their keys.
+    pub(super) fn named(&self) -> impl Iterator<Item = (&'a str, &Key)> {
+        let entries = match &self.0 {
+            Entries::One(entry) => slice::from_ref(entry),
+            Entries::Many(entries) => entries,
+        };
+        entries.iter().map(|entry| (entry.name, &entry.pick.key))
+    }
+
     #[inline]
     pub(super) fn entries_mut(&mut self) -> &mut [Entry<'a>] {
         match &mut self.0 {

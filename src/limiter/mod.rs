@@ -5,6 +5,7 @@ mod call;
 mod charge;
 mod failures;
 mod leases;
+mod listing;
 mod permit;
 mod pick;
 mod rules;
@@ -27,6 +28,7 @@ pub use call::Call;
 pub use charge::Charge;
 use failures::Failures;
 use leases::Leases;
+use listing::Listing;
 pub use permit::Permit;
 pub(crate) use pick::{Pick, Picked, Picks};
 pub(crate) use rules::Rules;
@@ -84,6 +86,7 @@ struct Inner {
     /// Told of what happens to settlements.
     observers: Observers,
     settler: Settler,
+    listing: Option<Listing>,
 }
 
 impl Limiter {
@@ -95,7 +98,7 @@ impl Limiter {
     /// Judges the call under every rule it names a key for, and charges all of them if all admit it.
     ///
     /// Rules it names no key for do not apply. A name that no rule has, or one that stands twice, gives a decision with a
-    /// [`failure`](Decision::failure).
+    /// [`failure`](Decision::failure). A call with a key on a [list](crate::Lists) is admitted or refused by that alone.
     pub async fn acquire<'a>(&self, call: impl Into<Call<'a>>) -> Decision {
         let mut call = call.into();
         self.acquire_resolved(&mut call).await
@@ -104,6 +107,9 @@ impl Limiter {
     /// The same, and afterwards the call says which rules it named, and what it cost.
     #[inline]
     async fn acquire_resolved(&self, call: &mut Call<'_>) -> Decision {
+        if let Some(decision) = self.listed_call(call) {
+            return decision;
+        }
         let mut failure = None;
         if let Some(applied) = self.ask_now(call, Purpose::Spend, &mut failure) {
             return Decision::one(Arc::clone(self.0.rules.handle()), applied);
@@ -115,6 +121,9 @@ impl Limiter {
     /// right after a changed quota or a clock that stepped back the wait it names may still move.
     pub async fn peek<'a>(&self, call: impl Into<Call<'a>>) -> Decision {
         let mut call = call.into();
+        if let Some(decision) = self.listed_call(&call) {
+            return decision;
+        }
         let mut failure = None;
         if let Some(applied) = self.ask_now(&mut call, Purpose::Peek, &mut failure) {
             return Decision::one(Arc::clone(self.0.rules.handle()), applied);

@@ -2,7 +2,10 @@ use http::{StatusCode, request::Parts};
 use smallvec::SmallVec;
 
 use super::{Limiter, rules::CheckedRule};
-use crate::key::{Found, Key};
+use crate::{
+    key::{Found, Key},
+    lists::Listed,
+};
 
 /// A rule that applies to a request, with its key and cost.
 #[derive(Clone, Debug)]
@@ -20,6 +23,8 @@ pub(crate) enum Picked {
     Rules(Picks),
     /// A key closure refused the request.
     Refuse(StatusCode),
+    /// The request is on a list: no rule is asked.
+    Listed(Listed),
 }
 
 impl Limiter {
@@ -29,24 +34,33 @@ impl Limiter {
         if rules.any_waits() {
             return None;
         }
+        let mut screen = match self.screen(head) {
+            Ok(screen) => screen,
+            Err(listed) => return Some(Picked::Listed(listed)),
+        };
         let mut picks = Picks::with_capacity(rules.len());
         for rule in rules.iter().filter(|rule| rule.applies(head)) {
-            if let Some(status) = add(&mut picks, rule, head, rule.key().find_now(head)?) {
+            let found = screen.look(rule, rule.key().find_now(head)?);
+            if let Some(status) = add(&mut picks, rule, head, found) {
                 return Some(Picked::Refuse(status));
             }
         }
-        Some(Picked::Rules(picks))
+        Some(screen.end(picks))
     }
 
     pub(crate) async fn pick_later(&self, head: &Parts) -> Picked {
+        let mut screen = match self.screen(head) {
+            Ok(screen) => screen,
+            Err(listed) => return Picked::Listed(listed),
+        };
         let mut picks = Picks::new();
         for rule in self.rules().iter().filter(|rule| rule.applies(head)) {
-            let found = rule.key().find(head).await;
+            let found = screen.look(rule, rule.key().find(head).await);
             if let Some(status) = add(&mut picks, rule, head, found) {
                 return Picked::Refuse(status);
             }
         }
-        Picked::Rules(picks)
+        screen.end(picks)
     }
 }
 

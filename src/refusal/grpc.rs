@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use http::{HeaderName, Response, StatusCode, header};
 
-use super::{Refusal, RefusalBody, Settings, dialect::Dialect, grpc_details};
+use super::{Cause, Refusal, RefusalBody, Settings, dialect::Dialect, grpc_details};
 
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
@@ -53,7 +53,7 @@ fn code(status: StatusCode) -> u16 {
 fn pushback(refusal: &Refusal<'_>) -> Option<i32> {
     match refusal.retry_after {
         Some(seconds) => Some(i32::try_from(seconds.saturating_mul(1_000)).unwrap_or(i32::MAX)),
-        None => refusal.can_never_fit().then_some(-1),
+        None => (refusal.can_never_fit() || refusal.cause == Cause::List).then_some(-1),
     }
 }
 

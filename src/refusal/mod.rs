@@ -7,6 +7,7 @@
 //! | a rule refused it | 429 | 8, `RESOURCE_EXHAUSTED` |
 //! | the store gave no answer, with [`OnFailure::Refuse`](crate::OnFailure::Refuse) | 503 | 14, `UNAVAILABLE` |
 //! | a key closure refused it | the closure's status | 16 for 401, 7 for 403, 5 for 404, and so on |
+//! | a [list](crate::Lists) denies it | 403, or 429 by [choice](crate::RateLimitLayer::deny_with) | 7, `PERMISSION_DENIED`, or 8 |
 //!
 //! To HTTP requests it is [`application/problem+json`](Format::Problem) with the names of the rules that refused, plain
 //! text [where one prefers that](crate::RateLimitLayer::refuse_with), or [anything
@@ -68,6 +69,7 @@ use crate::{
     decision::{Decision, Standing},
     edge::Edge,
     headers,
+    lists::Listed,
 };
 
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
@@ -99,6 +101,19 @@ pub enum Cause {
     Store,
     /// A key closure.
     Key,
+    /// A [deny list](crate::Lists).
+    List,
+}
+
+/// What callers on a [deny list](crate::Lists) get.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Denial {
+    /// 403; gRPC's `PERMISSION_DENIED`.
+    #[default]
+    Forbidden,
+    /// 429; gRPC's `RESOURCE_EXHAUSTED`. It does not say that there is a list.
+    TooManyRequests,
 }
 
 /// What the layer's own refusals look like to HTTP requests.
@@ -119,18 +134,31 @@ pub(crate) struct Settings {
     pub(crate) on_refused: Option<OnRefused>,
     pub(crate) grpc: bool,
     pub(crate) grpc_details: bool,
+    pub(crate) denial: Denial,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { format: Format::default(), on_refused: None, grpc: true, grpc_details: false }
+        Settings {
+            format: Format::default(),
+            on_refused: None,
+            grpc: true,
+            grpc_details: false,
+            denial: Denial::default(),
+        }
     }
 }
 
 impl<'a> Refusal<'a> {
     /// `None`: the request may go on.
     pub(crate) fn of(decision: &'a Decision, head: &'a Parts, edge: &Edge) -> Option<Refusal<'a>> {
-        let (cause, status, retry_after) = if decision.is_over_quota() {
+        let (cause, status, retry_after) = if decision.listed() == Some(Listed::Denied) {
+            let status = match edge.refusals.denial {
+                Denial::Forbidden => StatusCode::FORBIDDEN,
+                Denial::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
+            };
+            (Cause::List, status, None)
+        } else if decision.is_over_quota() {
             (Cause::Quota, StatusCode::TOO_MANY_REQUESTS, decision.retry_after().map(|wait| edge.retry_after(wait)))
         } else if decision.is_refused() {
             (Cause::Store, StatusCode::SERVICE_UNAVAILABLE, Some(edge.retry_after(Duration::from_secs(1))))
@@ -149,13 +177,14 @@ impl<'a> Refusal<'a> {
         self.cause
     }
 
-    /// The status of the layer's own response: 429 for a quota, 503 for the store, a key closure's own.
+    /// The status of the layer's own response: 429 for a quota, 503 for the store, a key closure's own, 403 or 429
+    /// for a list.
     pub fn status(&self) -> StatusCode {
         self.status
     }
 
     /// How every rule stands. `None` where a key closure refused the request before any rule was asked; without standings
-    /// where the store gave no answer.
+    /// where the store gave no answer, and where a list denied it.
     pub fn decision(&self) -> Option<&'a Decision> {
         self.decision
     }

@@ -17,7 +17,7 @@ pub(super) fn text(refusal: &Refusal<'_>) -> String {
         Cause::Quota => ("quota-exceeded", "Quota Exceeded"),
         Cause::Store => REDUCED_CAPACITY,
         // Such a status says all there is to say.
-        Cause::Key => return blank(status),
+        Cause::Key | Cause::List => return blank(status),
     };
     let mut text = begun(kind, title, status, &refusal.to_string());
     let mut violated = refusal.violated().peekable();

@@ -21,7 +21,9 @@ impl fmt::Display for Refusal<'_> {
                 f.write_str(if self.named().count() > 1 { " are used up" } else { " is used up" })?;
             }
             Cause::Store => f.write_str("The request could not be checked against its quota")?,
-            Cause::Key => f.write_str(self.status.canonical_reason().unwrap_or("The request was refused"))?,
+            Cause::Key | Cause::List => {
+                f.write_str(self.status.canonical_reason().unwrap_or("The request was refused"))?
+            }
         }
         match self.retry_after {
             Some(1) => f.write_str("; retry in 1 second."),

@@ -52,6 +52,8 @@ mod lease_http;
 mod lease_processes;
 mod lease_traces;
 mod leases;
+mod lists;
+mod lists_http;
 mod memory_store;
 mod model;
 mod no_scripts;

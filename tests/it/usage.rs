@@ -2,21 +2,20 @@
 
 use std::{
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
 use sluicegate::{
-    Call, Decision, Limiter, LimiterBuilder, ManualClock, MemoryStore, Observer, Quota, Resilient, Rule,
-    StoreErrorKind, key,
-    store::{Answer, Ask, Line, Purpose, Store, StoreFuture},
-    usage::Usage,
+    Call, Decision, Limiter, LimiterBuilder, ManualClock, Observer, Quota, Resilient, Rule, StoreErrorKind, key,
+    store::Purpose, usage::Usage,
 };
 
 use crate::support::{
     flaky::{AtOnce, Flaky, Mood},
+    noting::Noting,
     stores::{BEGIN, every_store},
 };
 
@@ -134,21 +133,6 @@ async fn keys_by_name_and_costs_hold_on_every_store() {
     }
 }
 
-/// Notes what it is asked.
-#[derive(Clone, Debug, Default)]
-struct Noting(Arc<Mutex<Vec<(Purpose, usize)>>>, MemoryStore);
-
-impl Store for Noting {
-    fn acquire<'a>(&'a self, ask: &'a Ask<'a>) -> StoreFuture<'a, Answer> {
-        self.0.lock().expect("no panic").push((ask.purpose, ask.lines.len()));
-        self.1.acquire(ask)
-    }
-
-    fn reset<'a>(&'a self, lines: &'a [Line<'a>]) -> StoreFuture<'a, ()> {
-        self.1.reset(lines)
-    }
-}
-
 /// Counts the decisions it is told of.
 #[derive(Clone, Default)]
 struct Decisions(Arc<AtomicUsize>);
@@ -165,10 +149,10 @@ async fn it_is_one_look_and_no_decision() {
     let builder = Limiter::builder(store.clone()).observer(decisions.clone());
     let limiter = rules().into_iter().fold(builder, LimiterBuilder::rule).build().expect("sound");
     limiter.usage("alice").await.expect("an answer");
-    assert_eq!(std::mem::take(&mut *store.0.lock().expect("no panic")), [(Purpose::Peek, 7)]);
+    assert_eq!(store.asked(), [(Purpose::Peek, 7)]);
     limiter.usage_of([("gold", "alice")]).await.expect("an answer");
     limiter.usage_of(Call::new()).await.expect("an answer");
-    assert!(store.0.lock().expect("no panic").is_empty(), "there is nothing to ask");
+    assert_eq!(store.asked(), [], "there is nothing to ask");
     assert_eq!(decisions.0.load(Ordering::Relaxed), 0);
 }
 

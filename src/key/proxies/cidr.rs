@@ -14,23 +14,14 @@ impl Networks {
         let mut networks = Networks::default();
         for text in texts {
             let text = text.as_ref();
-            let (address, length) = read(text).ok_or_else(|| {
-                format!(
-                    "{text:?} is not a network; give CIDRs such as 10.0.0.0/8 and 2001:db8::/32, or single addresses"
-                )
-            })?;
-            let bits = bits_of(address);
-            let hosts = u128::MAX.checked_shr(128 - width(address) + length).unwrap_or(0);
-            if length == 0 {
+            if matches!(read(text), Some((_, 0))) {
                 return Err(format!(
                     "{text:?} trusts everybody, so callers could choose their address; name your own proxies, or use TrustedProxies::hops(..)"
                 ));
             }
-            if bits & hosts != 0 {
-                let first = address_of(bits & !hosts, address);
-                return Err(format!("{text:?} has bits behind its prefix; give {first}/{length} or {address}"));
-            }
-            networks.list(address).push((bits, bits | hosts));
+            let network = Network::read(text)?;
+            let first = network.first();
+            networks.list(network.address).push((first, first | hosts(network.address, network.length)));
         }
         if networks.v4.is_empty() && networks.v6.is_empty() {
             return Err("names no proxy; give the networks that your proxies are in".into());
@@ -51,6 +42,50 @@ impl Networks {
     fn list(&mut self, family: IpAddr) -> &mut Vec<(u128, u128)> {
         if family.is_ipv4() { &mut self.v4 } else { &mut self.v6 }
     }
+}
+
+/// One network: its first address and the length of its prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Network {
+    address: IpAddr,
+    length: u32,
+}
+
+impl Network {
+    /// Reads a CIDR or a single address.
+    pub(crate) fn read(text: &str) -> Result<Network, String> {
+        let (address, length) = read(text).ok_or_else(|| {
+            format!("{text:?} is not a network; give CIDRs such as 10.0.0.0/8 and 2001:db8::/32, or single addresses")
+        })?;
+        let first = Network::first_of(address, length);
+        if bits_of(address) != first {
+            let first = address_of(first, address);
+            return Err(format!("{text:?} has bits behind its prefix; give {first}/{length} or {address}"));
+        }
+        Ok(Network { address, length })
+    }
+
+    /// The first address of the network that holds this one, in bits.
+    pub(crate) fn first_of(address: IpAddr, length: u32) -> u128 {
+        bits_of(address) & !hosts(address, length)
+    }
+
+    pub(crate) fn first(&self) -> u128 {
+        bits_of(self.address)
+    }
+
+    pub(crate) fn length(&self) -> u32 {
+        self.length
+    }
+
+    pub(crate) fn is_ipv4(&self) -> bool {
+        self.address.is_ipv4()
+    }
+}
+
+/// The bits behind a prefix of this length.
+fn hosts(family: IpAddr, length: u32) -> u128 {
+    u128::MAX.checked_shr(128 - width(family) + length).unwrap_or(0)
 }
 
 fn read(text: &str) -> Option<(IpAddr, u32)> {

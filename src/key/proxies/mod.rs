@@ -10,6 +10,7 @@ use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderName};
 
+pub(crate) use cidr::Network;
 use cidr::Networks;
 pub use client_header::ClientHeader;
 use from_right::FromRight;

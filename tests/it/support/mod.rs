@@ -15,6 +15,7 @@ pub mod folder;
 pub mod leak;
 pub mod load;
 pub mod log;
+pub mod noting;
 pub mod proxy;
 pub mod purposed;
 pub mod resp;
