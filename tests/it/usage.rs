@@ -133,6 +133,25 @@ async fn keys_by_name_and_costs_hold_on_every_store() {
     }
 }
 
+#[tokio::test]
+async fn what_is_owed_is_waited_for_and_forgotten_on_every_store() {
+    for backend in every_store() {
+        let name = &backend.name;
+        let rule = Rule::token_bucket("tokens", Quota::per_minute(60).burst(5)).key(key::given());
+        let limiter = backend.limiter(&ManualClock::new(BEGIN), [rule]);
+        assert!(limiter.charge([("tokens", "alice")]).await.settle(12), "{name}");
+        limiter.settled().await;
+        let usage = limiter.usage("alice").await.expect("an answer");
+        let rule = usage.rule("tokens").expect("it has a key");
+        assert_eq!((rule.used(), rule.remaining(), rule.is_refused()), (Some(5), Some(0), true), "{name}");
+        // Seven are owed, and one is asked for.
+        assert_eq!(rule.retry_after(), Some(Duration::from_secs(8)), "{name}");
+        limiter.reset_key("alice").await.expect("forgotten");
+        let usage = limiter.usage("alice").await.expect("an answer");
+        assert_eq!(usage.rule("tokens").and_then(|rule| rule.remaining()), Some(5), "{name}");
+    }
+}
+
 /// Counts the decisions it is told of.
 #[derive(Clone, Default)]
 struct Decisions(Arc<AtomicUsize>);
