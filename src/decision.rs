@@ -1,12 +1,12 @@
 //! What came of a request: whether it may go on, and how each rule stands.
 
-use std::{fmt, slice, sync::Arc, time::Duration};
+use std::{cmp::Ordering, fmt, slice, sync::Arc, time::Duration};
 
 use crate::{
     algorithm::Wait,
     error::StoreError,
     limit::Limit,
-    limiter::{Handle, Permit, Rules},
+    limiter::{Handle, Permit, Pick, Rules},
     store::Verdict,
 };
 
@@ -48,6 +48,7 @@ pub(crate) struct Applied {
     remaining: u64,
     cost: u64,
     reset_after: u64,
+    /// The rule's place, and [`CRITICAL`].
     rule: u64,
     /// In microseconds; zero: none, [`NEVER`].
     wait: u64,
@@ -55,25 +56,32 @@ pub(crate) struct Applied {
 }
 
 const NEVER: u64 = u64::MAX;
+/// Beside the place of a rule: the request may use what the rule reserves.
+const CRITICAL: u64 = 1 << 16;
 /// When to look again for a place that comes back when somebody is done.
 const SOON: Duration = Duration::from_secs(1);
 
 impl Applied {
     #[inline]
-    pub(crate) fn new(rule: u16, cost: u64, verdict: &Verdict) -> Applied {
+    pub(crate) fn new(pick: &Pick, verdict: &Verdict) -> Applied {
         let wait = match verdict.wait {
             Wait::None => 0,
             Wait::Micros(micros) => micros.clamp(1, NEVER - 1),
             Wait::Never => NEVER,
         };
         let Verdict { remaining, reset_after, receipt, .. } = *verdict;
-        Applied { remaining, cost, reset_after, rule: rule.into(), wait, receipt }
+        let rule = u64::from(pick.rule) | if pick.critical { CRITICAL } else { 0 };
+        Applied { remaining, cost: pick.cost, reset_after, rule, wait, receipt }
     }
 
     #[inline]
     pub(crate) fn rule(&self) -> u16 {
         // It was one.
         self.rule as u16
+    }
+
+    pub(crate) fn is_critical(&self) -> bool {
+        self.rule & CRITICAL != 0
     }
 
     #[inline]
@@ -195,13 +203,11 @@ impl Decision {
     pub fn standings(&self) -> impl Iterator<Item = Standing<'_>> + '_ {
         self.applied().iter().filter_map(|applied| {
             let rule = self.rules.get(applied.rule())?;
-            Some(Standing {
-                index: applied.rule(),
-                name: rule.name(),
-                limit: rule.limit(),
-                cost: applied.cost,
-                verdict: applied.verdict(),
-            })
+            let (limit, mut verdict) = (rule.limit(), applied.verdict());
+            let kept = if applied.is_critical() { 0 } else { limit.reserved() };
+            verdict.remaining = verdict.remaining.saturating_sub(kept);
+            let (index, protects_service) = (applied.rule(), rule.protects_service());
+            Some(Standing { index, protects_service, name: rule.name(), limit, kept, cost: applied.cost, verdict })
         })
     }
 
@@ -213,21 +219,32 @@ impl Decision {
     /// The rule nearest to refusing, by the share of its capacity that remains; of a refused request, the one that must
     /// wait longest.
     pub fn tightest(&self) -> Option<Standing<'_>> {
-        if self.is_over_quota() {
-            let refused = self.standings().filter(Standing::is_refused);
-            return refused.max_by_key(|standing| match standing.verdict.wait {
-                Wait::None => 0,
-                Wait::Micros(micros) => micros,
-                Wait::Never => u64::MAX,
-            });
-        }
-        self.standings().min_by(|one, other| {
-            let share = |standing: &Standing<'_>, of: &Standing<'_>| {
-                u128::from(standing.remaining()) * u128::from(of.limit.quota().capacity())
-            };
-            share(one, other).cmp(&share(other, one))
-        })
+        tightest(self.standings())
     }
+
+    /// The same among the quotas of the caller.
+    pub(crate) fn tightest_quota(&self) -> Option<Standing<'_>> {
+        tightest(self.standings().filter(|standing| !standing.protects_service))
+    }
+}
+
+fn tightest<'a>(standings: impl Iterator<Item = Standing<'a>>) -> Option<Standing<'a>> {
+    let wait = |standing: &Standing<'_>| match standing.verdict.wait {
+        Wait::None => 0,
+        Wait::Micros(micros) => micros,
+        Wait::Never => u64::MAX,
+    };
+    standings.reduce(|one, other| {
+        let share =
+            |standing: &Standing<'_>, of: &Standing<'_>| u128::from(standing.remaining()) * u128::from(of.capacity());
+        // Whoever waits longer; of those that do not wait, whoever has less.
+        let tighter = match wait(&other).cmp(&wait(&one)) {
+            Ordering::Equal if wait(&one) > 0 => true,
+            Ordering::Equal => share(&other, &one) < share(&one, &other),
+            waits => waits == Ordering::Greater,
+        };
+        if tighter { other } else { one }
+    })
 }
 
 impl fmt::Debug for Decision {
@@ -248,8 +265,11 @@ impl fmt::Debug for Decision {
 #[derive(Clone, Copy, Debug)]
 pub struct Standing<'a> {
     index: u16,
+    protects_service: bool,
     name: &'a str,
     limit: &'a Limit,
+    /// Units of the limit that the request may not use.
+    kept: u64,
     cost: u64,
     verdict: Verdict,
 }
@@ -274,7 +294,23 @@ impl<'a> Standing<'a> {
         self.cost
     }
 
-    /// Units left: after the charge if the request was allowed, otherwise as they are.
+    /// The units that the request could use of an untouched limit: its capacity, less what is
+    /// [reserved](crate::Rule::reserve) for others.
+    pub fn capacity(&self) -> u64 {
+        self.limit.quota().capacity().saturating_sub(self.kept)
+    }
+
+    /// Units of the limit that the request may not use.
+    pub(crate) fn kept(&self) -> u64 {
+        self.kept
+    }
+
+    /// Whether the rule [protects the service](crate::Rule::protects_service), and is no quota of its caller's.
+    pub fn protects_service(&self) -> bool {
+        self.protects_service
+    }
+
+    /// Units left for a request of its kind: after the charge if the request was allowed, otherwise as they are.
     pub fn remaining(&self) -> u64 {
         self.verdict.remaining
     }

@@ -24,8 +24,11 @@ do
     end
   end
   retry_N = 0
-  if cost_N > 0 and used_N >= limit_N then
-    local freed = call('ZRANGE', KEYS[N], now + 1, '+inf', 'BYSCORE', 'LIMIT', used_N - limit_N, 1, 'WITHSCORES')
+  if need_N > limit_N then
+    retry_N = -1
+  elseif need_N > 0 and used_N + need_N > limit_N then
+    local excess = used_N + need_N - limit_N
+    local freed = call('ZRANGE', KEYS[N], now + 1, '+inf', 'BYSCORE', 'LIMIT', excess - 1, 1, 'WITHSCORES')
     retry_N = freed[2] - now
     if repaired_N and retry_N > lease_N then retry_N = lease_N end
   end

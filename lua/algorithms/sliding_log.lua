@@ -66,10 +66,10 @@ do
     end
   end
   retry_N = 0
-  local excess = used_N + cost_N - limit_N
-  if cost_N > limit_N then
+  local excess = used_N + need_N - limit_N
+  if need_N > limit_N then
     retry_N = -1
-  elseif excess > 0 and cost_N > 0 then
+  elseif excess > 0 and need_N > 0 then
     local left = left_N
     if (oldest - base) % totals < excess then
       local low, high = drop_N + 1, call('LLEN', KEYS[N]) - 1

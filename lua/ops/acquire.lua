@@ -7,7 +7,8 @@
   returns  now, then for each rule: remaining, retry (microseconds; 0 it fits, -1 it never will), reset (microseconds)
            or now alone: the call came later than not_after and nothing was judged
 
-  The assembler binds the arguments, and between these sections puts the parts of each rule's algorithm.
+  The assembler binds the arguments, and between these sections puts the parts of each rule's algorithm. What must be there for a
+  rule to fit is need_N: an argument after the others where more must be left than the cost, else the cost itself.
 ]]
 --@ begin
 local call, pcall, unpack, pack = redis.call, redis.pcall, struct.unpack, struct.pack

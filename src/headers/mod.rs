@@ -197,7 +197,7 @@ impl Headers {
 
     /// Whether there are quota fields to write.
     fn speaks_of(&self, decision: &Decision) -> bool {
-        let low = |share| decision.tightest().is_some_and(|standing| is_below(&standing, share));
+        let low = |share| decision.tightest_quota().is_some_and(|standing| is_below(&standing, share));
         !self.families.is_empty()
             && !decision.applied().is_empty()
             && self.only_below.is_none_or(|share| decision.is_refused() || low(share))
@@ -229,7 +229,7 @@ impl Headers {
         }
         let snapshot = Snapshot {
             decision,
-            tightest: decision.tightest(),
+            tightest: decision.tightest_quota(),
             noted,
             retry_after,
             cap: self.cap(),
@@ -296,7 +296,7 @@ impl Snapshot<'_> {
 
 #[allow(clippy::cast_precision_loss)]
 fn is_below(standing: &Standing<'_>, share: f64) -> bool {
-    (standing.remaining() as f64) < share * standing.limit().quota().capacity() as f64
+    (standing.remaining() as f64) < share * standing.capacity() as f64
 }
 
 /// Sets a field that is not there; leaves it out where the map is full.

@@ -46,6 +46,8 @@ pub struct Limit {
     algorithm: Algorithm,
     quota: Quota,
     params: Params,
+    /// Units that are kept for critical requests.
+    reserved: u64,
 }
 
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -72,13 +74,13 @@ impl Limit {
             // Nobody counts by these; should somebody, it is as good as no limit.
             let start = fixed_window::Start::Aligned(0);
             let params = fixed_window::Params { limit: LARGEST, window: micros(SHORTEST), start };
-            return Ok(Limit { algorithm, quota, params: Params::FixedWindow(params) });
+            return Ok(Limit { algorithm, quota, params: Params::FixedWindow(params), reserved: 0 });
         }
         let (amount, window) = (quota.amount(), quota.window());
         if algorithm == Algorithm::Concurrency {
             let params = concurrency::Params { limit: amount, lease: micros(window) };
             check_leases(rule, &params, window)?;
-            return Ok(Limit { algorithm, quota, params: Params::Concurrency(params) });
+            return Ok(Limit { algorithm, quota, params: Params::Concurrency(params), reserved: 0 });
         }
         if !(1..=LARGEST).contains(&amount) {
             return bad("quota", format!("an amount of {amount} is out of range; give 1 to {LARGEST} units"));
@@ -152,7 +154,19 @@ impl Limit {
             // Checked before.
             Algorithm::Concurrency => Params::Concurrency(concurrency::Params { limit: amount, lease: micros }),
         };
-        Ok(Limit { algorithm, quota, params })
+        Ok(Limit { algorithm, quota, params, reserved: 0 })
+    }
+
+    /// This limit with so many units kept for critical requests.
+    pub(crate) fn reserving(self, units: u64) -> Limit {
+        Limit { reserved: units, ..self }
+    }
+
+    /// As many units of a smaller limit as are kept of this one; a unit at least stays for ordinary requests.
+    fn reserve_again(&self, smaller: Limit) -> Limit {
+        let (capacity, whole) = (u128::from(smaller.quota.capacity()), u128::from(self.quota.capacity().max(1)));
+        let units = (capacity * u128::from(self.reserved)).div_ceil(whole).min(capacity.saturating_sub(1));
+        smaller.reserving(u64::try_from(units).unwrap_or(0))
     }
 
     /// This limit with the given share of its quota, more than 0 and at most 1, rounded down. Less than one unit a window becomes
@@ -167,7 +181,7 @@ impl Limit {
         if let Params::Concurrency(params) = self.params {
             let limit = of(params.limit).max(1);
             let params = Params::Concurrency(concurrency::Params { limit, ..params });
-            return Limit { quota: Quota::per(limit, self.quota.window()), params, ..*self };
+            return self.reserve_again(Limit { quota: Quota::per(limit, self.quota.window()), params, ..*self });
         }
         let mut amount = of(self.quota.amount());
         let mut whole = self.quota;
@@ -182,7 +196,7 @@ impl Limit {
             let quota = whole.with_amount(round_down(amount, digits));
             let quota = burst.map_or(quota, |burst| quota.burst(round_down(burst, digits)));
             if let Ok(limit) = Limit::new("", self.algorithm, quota, start) {
-                return limit;
+                return self.reserve_again(limit);
             }
         }
         *self
@@ -216,11 +230,29 @@ impl Limit {
         &self.params
     }
 
-    /// The time in which a spent capacity is earned back: the window, or `capacity / rate` of a bucket. Months have no one length.
-    pub(crate) fn period(&self) -> Option<Duration> {
+    /// The units that are kept for critical requests: see [`Rule::reserve`](crate::Rule::reserve).
+    #[inline]
+    pub fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
+    /// Units as the scripts count them.
+    #[cfg(feature = "redis")]
+    pub(crate) fn parts_of(&self, units: u64) -> u64 {
         match self.params {
             Params::TokenBucket(parts) | Params::LeakyBucket(parts) | Params::Gcra(parts) => {
-                Some(Duration::from_micros(parts.capacity.div_ceil(parts.per_tick) * parts.tick))
+                units.saturating_mul(parts.per_unit)
+            }
+            _ => units,
+        }
+    }
+
+    /// The time in which so many spent units are earned back: the window, or `units / rate` of a bucket. Months have no one length.
+    pub(crate) fn period(&self, units: u64) -> Option<Duration> {
+        match self.params {
+            Params::TokenBucket(parts) | Params::LeakyBucket(parts) | Params::Gcra(parts) => {
+                let parts_of = units.saturating_mul(parts.per_unit).min(parts.capacity);
+                Some(Duration::from_micros(parts_of.div_ceil(parts.per_tick) * parts.tick))
             }
             _ => (self.quota.period() != Period::CalendarMonth).then(|| self.quota.window()),
         }

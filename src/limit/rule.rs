@@ -2,7 +2,7 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use http::{request::Parts, response};
 
-use super::{Algorithm, Limit, OnFailure, Quota, compiled::micros, settle::Settle};
+use super::{Algorithm, Limit, OnFailure, Quota, compiled::micros, reserve::Reserve, settle::Settle};
 use crate::{
     algorithm::fixed_window::Start,
     error::BuildError,
@@ -37,6 +37,8 @@ pub struct Rule {
     pub(crate) when: When,
     pub(crate) on_failure: Option<OnFailure>,
     pub(crate) settle: Settle,
+    pub(crate) reserve: Option<Reserve>,
+    pub(crate) protects_service: bool,
 }
 
 /// How long a lease lasts unless a rule says otherwise.
@@ -98,6 +100,8 @@ impl Rule {
             when: When::default(),
             on_failure: None,
             settle: Settle::default(),
+            reserve: None,
+            protects_service: false,
         }
     }
 
@@ -281,6 +285,38 @@ impl Rule {
         self
     }
 
+    /// Keeps a share of the limit for critical requests: those that the closure is true for may use all of it, the others no more
+    /// than the rest. Under [`Limiter::acquire`](crate::Limiter::acquire), [`Call::critical`](crate::Call::critical) says which
+    /// they are.
+    ///
+    /// ```
+    /// use sluicegate::{key, Quota, Rule};
+    ///
+    /// // However many reports are drawn up, a fifth stays for those who pay.
+    /// Rule::fixed_window("fleet", Quota::per_second(10_000))
+    ///     .key(key::global())
+    ///     .reserve(0.20, |req| req.uri.path() == "/v1/charges")
+    ///     .protects_service();
+    /// ```
+    ///
+    /// Of windows and of places at the same time, ordinary requests have at most the rest. A bucket is never emptied below the
+    /// reserve by them, and what flows in above it is theirs too. Each caller's quota fields show what that request could use.
+    pub fn reserve<F>(mut self, share: f64, is_critical: F) -> Rule
+    where
+        F: Fn(&Parts) -> bool + Send + Sync + 'static,
+    {
+        self.reserve = Some(Reserve { share, is_critical: Arc::new(is_critical) });
+        self
+    }
+
+    /// Says that the rule protects the service, and does not hold its caller to a quota. What it refuses is answered with 503 and
+    /// the problem type `temporary-reduced-capacity`, unless a quota refuses it too: then with 429. Quota fields do not show the
+    /// rule, nor do refusals name it; the wait of a refusal is for all of them.
+    pub fn protects_service(mut self) -> Rule {
+        self.protects_service = true;
+        self
+    }
+
     /// What happens under this rule when the store gives no answer in time: the limiter's
     /// [`on_failure`](crate::LimiterBuilder::on_failure) unless said otherwise, which is [`OnFailure::Local`].
     ///
@@ -370,6 +406,19 @@ impl Rule {
             );
         }
         let quota = self.lease.map_or(self.quota, |lease| Quota::per(self.quota.amount(), lease));
-        Limit::new(name, self.algorithm, quota, self.start)
+        let limit = Limit::new(name, self.algorithm, quota, self.start)?;
+        // Where there is no limit, there is nothing to keep.
+        let Some(reserve) = self.reserve.as_ref().filter(|_| !limit.is_unlimited()) else { return Ok(limit) };
+        match reserve.units(limit.quota().capacity()) {
+            Some(units) => Ok(limit.reserving(units)),
+            None => {
+                let (share, capacity) = (reserve.share, limit.quota().capacity());
+                let text = format!(
+                    "{share} of {capacity} leaves nothing to one of the two; give more than 0 and less than 1, and leave ordinary \
+                     requests a unit at least"
+                );
+                bad("reserve", text)
+            }
+        }
     }
 }

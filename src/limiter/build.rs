@@ -129,6 +129,8 @@ impl LimiterBuilder {
                 when: rule.when,
                 on_failure: rule.on_failure.unwrap_or(self.on_failure),
                 settle: rule.settle,
+                reserve: rule.reserve,
+                protects_service: rule.protects_service,
             });
         }
         // Where there is no limit, the store is never asked.

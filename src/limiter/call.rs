@@ -40,7 +40,7 @@ impl<'a> Entry<'a> {
             Found::Absent | Found::Refuse(_) => Key::absent(),
         };
         // Which rule that is, and what it costs, is filled in by the limiter that is asked.
-        Entry { name, pick: Pick { rule: 0, key, cost: 1 }, usual_cost: true, left_out: false }
+        Entry { name, pick: Pick { rule: 0, key, cost: 1, critical: false }, usual_cost: true, left_out: false }
     }
 }
 
@@ -69,6 +69,12 @@ impl<'a> Call<'a> {
             last.pick.cost = units;
             last.usual_cost = false;
         }
+        self
+    }
+
+    /// The call may use what the rules it names so far [reserve](crate::Rule::reserve) for critical ones.
+    pub fn critical(mut self) -> Call<'a> {
+        self.entries_mut().iter_mut().for_each(|entry| entry.pick.critical = true);
         self
     }
 

@@ -266,7 +266,7 @@ impl Limiter {
         let ask = Ask { lines: &[line], purpose, time: self.0.clock.time() };
         let done = self.0.store.acquire_now(&ask, &mut answer)?;
         if let (Ok(()), [verdict]) = (&done, answer.verdicts()) {
-            let applied = Applied::new(pick.rule, pick.cost, verdict);
+            let applied = Applied::new(pick, verdict);
             if let Some(observer) = &self.0.observer {
                 tell_of_one(observer, self.0.rules.handle(), applied);
             }
@@ -297,7 +297,7 @@ impl Limiter {
     fn line<'a>(&'a self, pick: &'a Pick) -> Option<Line<'a>> {
         let rule = self.0.rules.get(pick.rule)?;
         let line = Line::new(rule.scope(), pick.key.as_bytes(), rule.limit(), pick.cost);
-        Some(Line { on_failure: rule.on_failure(), ..line })
+        Some(Line { on_failure: rule.on_failure(), critical: pick.critical, ..line })
     }
 
     fn lines<'a, 'p: 'a>(&'a self, picks: impl Iterator<Item = &'p Pick>) -> SmallVec<[Line<'a>; 4]> {
@@ -309,7 +309,7 @@ impl Limiter {
         if answer.verdicts.len() != picks.len() {
             return self.failed(miscounted(), picks);
         }
-        let applied = picks.zip(&answer.verdicts).map(|(pick, verdict)| Applied::new(pick.rule, pick.cost, verdict));
+        let applied = picks.zip(&answer.verdicts).map(|(pick, verdict)| Applied::new(pick, verdict));
         self.told(Decision::new(Arc::clone(self.0.rules.handle()), applied))
     }
 
@@ -322,7 +322,7 @@ impl Limiter {
         let mut applied = Vec::new();
         for pick in picks {
             match verdicts.next().copied().flatten() {
-                Some(verdict) => applied.push(Applied::new(pick.rule, pick.cost, &verdict)),
+                Some(verdict) => applied.push(Applied::new(pick, &verdict)),
                 None => {
                     let rule = self.0.rules.get(pick.rule);
                     refused |= rule.is_some_and(|rule| rule.on_failure() == OnFailure::Refuse);

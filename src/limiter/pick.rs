@@ -10,6 +10,8 @@ pub(crate) struct Pick {
     pub(crate) rule: u16,
     pub(crate) key: Key,
     pub(crate) cost: u64,
+    /// Whether it may use what the rule reserves.
+    pub(crate) critical: bool,
 }
 
 pub(crate) type Picks = SmallVec<[Pick; 1]>;
@@ -54,7 +56,9 @@ fn add(picks: &mut Picks, rule: &CheckedRule, head: &Parts, found: Found) -> Opt
     match found {
         // Nothing is counted, so there is nothing to ask.
         Found::Key(_) if rule.limit().is_unlimited() => {}
-        Found::Key(key) => picks.push(Pick { rule: rule.index(), key, cost: rule.cost(head) }),
+        Found::Key(key) => {
+            picks.push(Pick { rule: rule.index(), key, cost: rule.cost(head), critical: rule.is_critical(head) })
+        }
         Found::Absent => {}
         Found::Refuse(status) => return Some(status),
     }

@@ -5,7 +5,7 @@ use http::request::Parts;
 use crate::{
     headers::Policies,
     key::KeyBy,
-    limit::{Cost, Limit, OnFailure, Settle, When},
+    limit::{Cost, Limit, OnFailure, Reserve, Settle, When},
     store::Scope,
 };
 
@@ -29,6 +29,8 @@ pub(crate) struct CheckedRule {
     pub(super) when: When,
     pub(super) on_failure: OnFailure,
     pub(super) settle: Settle,
+    pub(super) reserve: Option<Reserve>,
+    pub(super) protects_service: bool,
 }
 
 impl CheckedRule {
@@ -69,6 +71,16 @@ impl CheckedRule {
         matches!(self.cost, Cost::By(_))
     }
 
+    /// Whether the request may use what the rule reserves.
+    pub(super) fn is_critical(&self, head: &Parts) -> bool {
+        self.reserve.as_ref().is_some_and(|reserve| (reserve.is_critical)(head))
+    }
+
+    /// Whether it is no quota of its caller's.
+    pub(crate) fn protects_service(&self) -> bool {
+        self.protects_service
+    }
+
     pub(super) fn settle(&self) -> &Settle {
         &self.settle
     }
@@ -84,7 +96,7 @@ impl CheckedRule {
 
 impl Rules {
     pub(super) fn new(rules: Vec<CheckedRule>) -> Rules {
-        let policies = Policies::new(rules.iter().map(|rule| (rule.name(), rule.limit())));
+        let policies = Policies::new(rules.iter().map(|rule| (rule.name(), rule.limit(), !rule.protects_service)));
         let any_waits = rules.iter().any(|rule| rule.key.waits());
         let any_settles = rules.iter().any(|rule| rule.has_own_cost() || rule.settle.is_needed());
         let shortest_lease = rules.iter().filter_map(|rule| rule.limit.lease()).min();

@@ -4,7 +4,8 @@
 //!
 //! | cause | HTTP | gRPC status |
 //! | --- | --- | --- |
-//! | a rule refused it | 429 | 8, `RESOURCE_EXHAUSTED` |
+//! | a quota refused it | 429 | 8, `RESOURCE_EXHAUSTED` |
+//! | only rules that [protect the service](crate::Rule::protects_service) refused it | 503 | 14, `UNAVAILABLE` |
 //! | the store gave no answer, with [`OnFailure::Refuse`](crate::OnFailure::Refuse) | 503 | 14, `UNAVAILABLE` |
 //! | a key closure refused it | the closure's status | 16 for 401, 7 for 403, 5 for 404, and so on |
 //!
@@ -95,6 +96,8 @@ pub struct Refusal<'a> {
 pub enum Cause {
     /// A rule: its quota is used up, or can never hold the cost.
     Quota,
+    /// A rule that [protects the service](crate::Rule::protects_service), and no quota.
+    Service,
     /// The store gave no answer, and a rule refuses what it cannot judge.
     Store,
     /// A key closure.
@@ -131,7 +134,12 @@ impl<'a> Refusal<'a> {
     /// `None`: the request may go on.
     pub(crate) fn of(decision: &'a Decision, head: &'a Parts, edge: &Edge) -> Option<Refusal<'a>> {
         let (cause, status, retry_after) = if decision.is_over_quota() {
-            (Cause::Quota, StatusCode::TOO_MANY_REQUESTS, decision.retry_after().map(|wait| edge.retry_after(wait)))
+            let quota = decision.standings().any(|standing| standing.is_refused() && !standing.protects_service());
+            let (cause, status) = match quota {
+                true => (Cause::Quota, StatusCode::TOO_MANY_REQUESTS),
+                false => (Cause::Service, StatusCode::SERVICE_UNAVAILABLE),
+            };
+            (cause, status, decision.retry_after().map(|wait| edge.retry_after(wait)))
         } else if decision.is_refused() {
             (Cause::Store, StatusCode::SERVICE_UNAVAILABLE, Some(edge.retry_after(Duration::from_secs(1))))
         } else {
@@ -149,7 +157,7 @@ impl<'a> Refusal<'a> {
         self.cause
     }
 
-    /// The status of the layer's own response: 429 for a quota, 503 for the store, a key closure's own.
+    /// The status of the layer's own response: 429 for a quota, 503 for the service and the store, a key closure's own.
     pub fn status(&self) -> StatusCode {
         self.status
     }
@@ -175,11 +183,11 @@ impl<'a> Refusal<'a> {
         self.decision.is_some_and(Decision::can_never_fit)
     }
 
-    /// The rules that refused, as far as the caller may know.
+    /// The quotas that refused, as far as the caller may know.
     fn violated(&self) -> impl Iterator<Item = Standing<'a>> {
         let told = self.decision.filter(|_| !self.hidden);
         let standings = told.into_iter().flat_map(|decision| decision.standings());
-        standings.filter(|standing| standing.is_refused())
+        standings.filter(|standing| standing.is_refused() && !standing.protects_service())
     }
 
     /// The whole response.

@@ -110,12 +110,21 @@ pub struct Line<'a> {
     /// For [`Purpose::Give`]: the [receipt](Verdict::receipt) of the charge. Under a [concurrency](crate::Rule::concurrency) rule
     /// the name of the lease, whatever the purpose: a number that nobody else has. Of no meaning elsewhere.
     pub receipt: u64,
+    /// Whether the request may use what the limit [reserves](crate::Rule::reserve).
+    pub critical: bool,
 }
 
 impl<'a> Line<'a> {
-    /// A line without a receipt, and with the default for failures.
+    /// A line of an ordinary request without a receipt, and with the default for failures.
     pub fn new(scope: &'a Scope, key: &'a [u8], limit: &'a Limit, cost: u64) -> Line<'a> {
-        Line { scope, key, limit, cost, on_failure: OnFailure::default(), receipt: 0 }
+        Line { scope, key, limit, cost, on_failure: OnFailure::default(), receipt: 0, critical: false }
+    }
+
+    /// The units that must be left for the line to fit: its cost, and for ordinary requests what the limit reserves. What is free
+    /// needs nothing.
+    #[inline]
+    pub fn need(&self) -> u64 {
+        if self.critical || self.cost == 0 { self.cost } else { self.cost.saturating_add(self.limit.reserved()) }
     }
 
     /// The full name of the count, `namespace:v1:{key}:rule`, in three pieces.

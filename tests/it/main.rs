@@ -62,6 +62,7 @@ mod reconnecting;
 mod redis_store;
 mod refusals;
 mod replicas;
+mod reserve;
 mod resilience;
 mod scenarios;
 mod security;

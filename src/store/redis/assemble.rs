@@ -31,7 +31,10 @@ const COMMON_NAMES: &str = "repaired retry remaining reset";
 pub(super) const COMMON_ARGS: &str = "now not_after tolerance margin spend";
 
 /// Lua has 200 local variables; from here on the names of rules are fields of a table.
-const MOST_LOCAL: usize = 12;
+const MOST_LOCAL: usize = 10;
+
+/// Added to the kind of a rule that must leave more than its cost: its need is an argument of its own.
+pub(super) const SPARING: Kind = 64;
 
 /// The lines of a library before its script.
 const LINES_BEFORE: usize = 2;
@@ -96,6 +99,10 @@ fn steps(operation: Operation, file: File) -> &'static [&'static str] {
     }
 }
 
+fn algorithm(kind: Kind) -> Option<File> {
+    ALGORITHMS.get(usize::from(kind % SPARING)).copied()
+}
+
 pub(super) fn kind_of(params: &Params) -> Kind {
     match params {
         Params::FixedWindow(_) => 0,
@@ -113,6 +120,8 @@ pub(super) struct Assembled {
     pub(super) text: String,
     origins: Vec<(&'static str, usize)>,
     rules: Vec<(usize, File)>,
+    /// Of these rules, those that leave more than their cost.
+    sparing: Vec<usize>,
     wide: bool,
     /// Keys are those of the loop's place, and not of a rule's.
     looped: bool,
@@ -123,8 +132,9 @@ impl Assembled {
     pub(super) fn new(operation: Operation, kinds: &[Kind]) -> Assembled {
         let wide = kinds.len() > MOST_LOCAL;
         let rules: Vec<(usize, File)> =
-            (1..).zip(kinds).filter_map(|(rule, kind)| Some((rule, *ALGORITHMS.get(usize::from(*kind))?))).collect();
-        let mut out = Assembled { text: String::new(), origins: Vec::new(), rules, wide, looped: false };
+            (1..).zip(kinds).filter_map(|(rule, kind)| Some((rule, algorithm(*kind)?))).collect();
+        let sparing = (1..).zip(kinds).filter(|(_, kind)| **kind >= SPARING).map(|(rule, _)| rule).collect();
+        let mut out = Assembled { text: String::new(), origins: Vec::new(), rules, sparing, wide, looped: false };
 
         out.section(ACQUIRE, "begin", 0);
         out.bind(operation);
@@ -140,9 +150,9 @@ impl Assembled {
 
     /// The script that makes many changes to rules of these algorithms, in this order of algorithms.
     pub(super) fn batch(kinds: &[Kind]) -> Assembled {
-        let rules = kinds.iter().filter_map(|kind| Some((usize::from(*kind), *ALGORITHMS.get(usize::from(*kind))?)));
-        let mut out =
-            Assembled { text: String::new(), origins: Vec::new(), rules: rules.collect(), wide: false, looped: true };
+        let rules = kinds.iter().filter_map(|kind| Some((usize::from(*kind), algorithm(*kind)?))).collect();
+        let (text, origins, sparing) = (String::new(), Vec::new(), Vec::new());
+        let mut out = Assembled { text, origins, rules, sparing, wide: false, looped: true };
         out.section(ACQUIRE, "begin", 0);
         let common = COMMON_ARGS.replace(' ', ", ");
         out.line(&format!("local {common} = unpack('<{}', ARGV[1])", "d".repeat(COMMON_ARGS.split(' ').count())));
@@ -232,11 +242,15 @@ impl Assembled {
         let common = COMMON_ARGS.replace(' ', ", ");
         // To give back is to know which charge.
         let receipt = (operation == Operation::Give).then_some("receipt");
-        let words = |file: &File| file.words("args").split(' ').chain(receipt);
-        let args = |rule: usize, file: &File| join(words(file).map(|word| name(word, rule, wide)), ", ");
+        let sparing = self.sparing.clone();
+        let words = |rule: usize, file: &File| {
+            let need = sparing.contains(&rule).then_some("need");
+            file.words("args").split(' ').chain(need).chain(receipt)
+        };
+        let args = |rule: usize, file: &File| join(words(rule, file).map(|word| name(word, rule, wide)), ", ");
         if !wide {
             let all = rules.iter().map(|(rule, file)| format!(", {}", args(*rule, file))).collect::<String>();
-            let words = COMMON_ARGS.split(' ').chain(rules.iter().flat_map(|(_, file)| words(file)));
+            let words = COMMON_ARGS.split(' ').chain(rules.iter().flat_map(|(rule, file)| words(*rule, file)));
             self.line(&format!("local {common}{all} = unpack('<{}', ARGV[1])", format(words)));
             for (rule, file) in &rules {
                 let names = [file.words("names"), COMMON_NAMES].join(" ");
@@ -248,8 +262,9 @@ impl Assembled {
         self.line(&format!("local {common} = unpack('<{}', ARGV[1])", "d".repeat(at)));
         self.line("local R = {}");
         for (rule, file) in &rules {
-            self.line(&format!("{} = unpack('<{}', ARGV[1], {})", args(*rule, file), format(words(file)), at * 8 + 1));
-            at += words(file).count();
+            let format = format(words(*rule, file));
+            self.line(&format!("{} = unpack('<{format}', ARGV[1], {})", args(*rule, file), at * 8 + 1));
+            at += words(*rule, file).count();
         }
     }
 
@@ -265,7 +280,8 @@ impl Assembled {
     fn section(&mut self, file: File, section: &str, rule: usize) {
         for (number, line) in file.section(section) {
             let key = if self.looped { "i".to_owned() } else { rule.to_string() };
-            number_names(line, rule, &key, self.wide, &mut self.text);
+            let spares = self.sparing.contains(&rule);
+            number_names(line, rule, &key, (self.wide, spares), &mut self.text);
             self.text.push('\n');
             self.origins.push((file.name, number));
         }
@@ -315,8 +331,8 @@ fn name(word: &str, rule: usize, wide: bool) -> String {
     format!("{}{word}_{rule}", if wide { "R." } else { "" })
 }
 
-/// Copies a line, with the names that end in `_N` and the index `[N]` made those of one rule.
-fn number_names(line: &str, rule: usize, key: &str, wide: bool, out: &mut String) {
+/// Copies a line, with the names that end in `_N` and the index `[N]` made those of one rule. Who spares nothing needs its cost.
+fn number_names(line: &str, rule: usize, key: &str, (wide, spares): (bool, bool), out: &mut String) {
     let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     let mut rest = line;
     while let Some(begin) = rest.find(is_name) {
@@ -325,6 +341,7 @@ fn number_names(line: &str, rule: usize, key: &str, wide: bool, out: &mut String
         out.push_str(before);
         // Writing into a string does not fail.
         let _ = match word.strip_suffix("_N") {
+            Some("need") if !spares => write!(out, "{}", name("cost", rule, wide)),
             Some(stem) => write!(out, "{}", name(stem, rule, wide)),
             None if word == "N" => write!(out, "{key}"),
             None => write!(out, "{word}"),
@@ -346,7 +363,7 @@ mod tests {
 
     #[test]
     fn no_name_of_a_rule_is_left_open() {
-        for kinds in [&[0, 1, 2, 3, 4, 5, 6][..], &[1; 40]] {
+        for kinds in [&[0, 1, 2, 3, 4, 5, 6][..], &[64, 1, 66, 3, 68, 5, 70], &[1; 40], &[65; 40]] {
             let settling = [Operation::Take, Operation::Owe, Operation::Give];
             for operation in settling.into_iter().chain([Operation::Acquire, Operation::Leases]) {
                 let text = Assembled::new(operation, kinds).text;

@@ -8,7 +8,7 @@ use std::{
 
 use smallvec::SmallVec;
 
-use super::assemble::{Assembled, Kind, Operation, kind_of};
+use super::assemble::{Assembled, Kind, Operation, SPARING, kind_of};
 use crate::store::Line;
 
 pub(super) type Kinds = SmallVec<[Kind; 8]>;
@@ -77,7 +77,9 @@ impl Scripts {
             Operation::Leases => &self.leases,
         };
         let lines = if operation == Operation::Leases { &[] } else { lines };
-        let kinds: Kinds = lines.iter().map(|line| kind_of(line.limit.params())).collect();
+        let spares = |line: &Line<'_>| operation == Operation::Acquire && line.need() > line.cost;
+        let kind = |line: &Line<'_>| kind_of(line.limit.params()) + if spares(line) { SPARING } else { 0 };
+        let kinds: Kinds = lines.iter().map(kind).collect();
         let has_peek = operation == Operation::Acquire;
         find(known, kinds, |kinds| Script::new(Assembled::new(operation, kinds), has_peek))
     }

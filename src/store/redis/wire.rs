@@ -19,9 +19,17 @@ impl Args {
             args.push(number);
         }
         for line in lines {
-            args.line(line);
-            if matches!(purpose, Purpose::Give(_)) {
-                args.all([line.receipt]);
+            match purpose {
+                // Of leases the need alone matters: there is one cost.
+                Purpose::Renew | Purpose::Release => args.line(&Line { cost: line.need(), ..*line }),
+                _ => args.line(line),
+            }
+            match purpose {
+                Purpose::Give(_) => args.all([line.receipt]),
+                Purpose::Spend | Purpose::Peek if line.need() > line.cost => {
+                    args.all([line.limit.parts_of(line.need())])
+                }
+                _ => {}
             }
         }
         args

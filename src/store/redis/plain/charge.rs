@@ -185,7 +185,7 @@ impl Task {
     fn excess(&self, counts: &[i64], moved: bool) -> Vec<i64> {
         let charge = &self.charge;
         let lines = || charge.windows.iter().zip(counts).zip(&charge.amounts);
-        let over = |window: &Window, count: i64| u64::try_from(count).is_ok_and(|count| count > window.limit);
+        let over = |window: &Window, count: i64| u64::try_from(count).is_ok_and(|count| count > window.most());
         match charge.kind {
             Kind::Spend if moved || lines().any(|((window, count), amount)| *amount > 0 && over(window, *count)) => {
                 charge.amounts.clone()

@@ -73,7 +73,7 @@ impl Node {
         let until = Instant::now() + self.deadline;
         let live = self.live(used).await?;
         let mut now = self.time_of(ask.time, live).await?;
-        let never_fits = ask.lines.iter().any(|line| line.cost > line.limit.quota().amount());
+        let never_fits = ask.lines.iter().any(|line| line.need() > line.limit.quota().amount());
         for _ in 0..TRIES {
             let windows = windows(ask.lines, now, ask.time)?;
             let began = self.clock.local();
