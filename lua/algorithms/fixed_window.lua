@@ -61,6 +61,7 @@ do
   end
   start_N, length_N = begin, length
 end
+--@ wait
 retry_N = 0
 if need_N > limit_N then
   retry_N = -1

@@ -41,6 +41,7 @@ do
   end
   if used_N > capacity_N then used_N, repaired_N = capacity_N, true end
 end
+--@ wait
 retry_N = 0
 if need_N > capacity_N then
   retry_N = -1

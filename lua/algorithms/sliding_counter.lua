@@ -47,6 +47,7 @@ do
     start_N, passed_N, repaired_N = (time - time % tick_N) / tick_N, 0, false
   end
 end
+--@ wait
 retry_N = 0
 if need_N > limit_N then
   retry_N = -1

@@ -35,6 +35,7 @@ do
     return raw
   end
 end
+--@ wait
 retry_N = 0
 if need_N > capacity_N then
   retry_N = -1

@@ -24,6 +24,7 @@
 //! even when the request is refused, so that the wait promised now still holds later. Nothing else is stored on a refusal.
 
 pub(crate) mod concurrency;
+pub(crate) mod fair;
 pub(crate) mod fixed_window;
 pub(crate) mod gcra;
 pub(crate) mod leaky_bucket;
@@ -33,6 +34,7 @@ pub(crate) mod sliding_counter;
 pub(crate) mod sliding_log;
 pub(crate) mod token_bucket;
 
+pub(crate) use fair::Fair;
 pub(crate) use parts::{Parts, Rate};
 
 /// Integers at or above this are not exact in Lua.
@@ -229,6 +231,14 @@ impl Params {
             Params::Concurrency(_) => id,
             Params::SlidingLog(_) => now,
             _ => now.saturating_add(reset_after),
+        }
+    }
+
+    /// What a fixed window has in use, of which so much is left; zero under others.
+    pub(crate) fn used(&self, left: Left) -> u64 {
+        match self {
+            Params::FixedWindow(params) => params.limit.saturating_sub(left.remaining),
+            _ => 0,
         }
     }
 

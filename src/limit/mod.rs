@@ -1,6 +1,7 @@
 //! What users say about limits: [`Rule`]s with a [`Quota`] each, checked and turned into [`Limit`]s when a limiter is built.
 
 mod compiled;
+mod fair_share;
 mod on_failure;
 mod quota;
 mod reserve;
@@ -9,6 +10,7 @@ mod settle;
 
 pub(crate) use compiled::micros;
 pub use compiled::{Algorithm, Limit};
+pub(crate) use fair_share::FairShare;
 pub use on_failure::OnFailure;
 pub use quota::Quota;
 pub(crate) use reserve::Reserve;

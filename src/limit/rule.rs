@@ -2,7 +2,7 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use http::{request::Parts, response};
 
-use super::{Algorithm, Limit, OnFailure, Quota, compiled::micros, reserve::Reserve, settle::Settle};
+use super::{Algorithm, FairShare, Limit, OnFailure, Quota, compiled::micros, reserve::Reserve, settle::Settle};
 use crate::{
     algorithm::fixed_window::Start,
     error::BuildError,
@@ -39,6 +39,7 @@ pub struct Rule {
     pub(crate) settle: Settle,
     pub(crate) reserve: Option<Reserve>,
     pub(crate) protects_service: bool,
+    pub(crate) fair_share: Option<FairShare>,
 }
 
 /// How long a lease lasts unless a rule says otherwise.
@@ -102,6 +103,7 @@ impl Rule {
             settle: Settle::default(),
             reserve: None,
             protects_service: false,
+            fair_share: None,
         }
     }
 
@@ -309,6 +311,24 @@ impl Rule {
         self
     }
 
+    /// Shares the limit fairly among tenants, told apart by a key of their own: while it is short of what is asked for, whoever has
+    /// had less comes first. The share is what stays free for others at most, whatever one tenant asks for, and what all of at least
+    /// `1 / share` tenants can have; shares that nobody asks for may be used by the rest.
+    ///
+    /// ```
+    /// use sluicegate::{key, Quota, Rule};
+    ///
+    /// // A hundred a second for all tenants together. The five busiest do not starve the others.
+    /// Rule::token_bucket("exports", Quota::per_second(100)).key(key::global()).fair_share(0.2, key::header("x-tenant"));
+    /// ```
+    ///
+    /// Requests without such a key are one tenant together. Without HTTP, [`Call::tenant`](crate::Call::tenant) names it. How it
+    /// works is in the [guide](crate::guide::quotas#fair-shares).
+    pub fn fair_share(mut self, share: f64, tenant: impl Into<KeyBy>) -> Rule {
+        self.fair_share = Some(FairShare { share, tenant: tenant.into() });
+        self
+    }
+
     /// Says that the rule protects the service, and does not hold its caller to a quota. What it refuses is answered with 503 and
     /// the problem type `temporary-reduced-capacity`, unless a quota refuses it too: then with 429. Quota fields do not show the
     /// rule, nor do refusals name it; the wait of a refusal is for all of them.
@@ -408,7 +428,14 @@ impl Rule {
         let quota = self.lease.map_or(self.quota, |lease| Quota::per(self.quota.amount(), lease));
         let limit = Limit::new(name, self.algorithm, quota, self.start)?;
         // Where there is no limit, there is nothing to keep.
-        let Some(reserve) = self.reserve.as_ref().filter(|_| !limit.is_unlimited()) else { return Ok(limit) };
+        if limit.is_unlimited() {
+            return Ok(limit);
+        }
+        let limit = match &self.fair_share {
+            Some(fair) => fair.check(limit).or_else(|(field, text)| bad(field, text))?,
+            None => limit,
+        };
+        let Some(reserve) = &self.reserve else { return Ok(limit) };
         match reserve.units(limit.quota().capacity()) {
             Some(units) => Ok(limit.reserving(units)),
             None => {

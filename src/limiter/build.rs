@@ -4,7 +4,7 @@ use super::{
     Inner, Limiter,
     failures::Failures,
     leases::Leases,
-    rules::{CheckedRule, Rules},
+    rules::{CheckedRule, Rules, SharedBy},
     settler::Settler,
     shared::Shared,
 };
@@ -13,7 +13,7 @@ use crate::{
     error::BuildError,
     limit::{Limit, OnFailure, Rule},
     observer::{Observer, Observers},
-    store::{Scope, Store},
+    store::{Scope, Store, TenantCount},
 };
 
 /// More in one decision is a mistake, and would make a very long script.
@@ -118,6 +118,10 @@ impl LimiterBuilder {
                 ));
             }
             let scope = scope(&self.namespace, &rule.name, self.same_slot)?;
+            let shared = rule.fair_share.zip(limit.for_tenants()).map(|(fair, limit)| SharedBy {
+                key: fair.tenant,
+                count: Arc::new(TenantCount { scope: scope.for_tenants(), limit }),
+            });
             let Some(key) = rule.key else { continue };
             rules.push(CheckedRule {
                 index,
@@ -131,6 +135,7 @@ impl LimiterBuilder {
                 settle: rule.settle,
                 reserve: rule.reserve,
                 protects_service: rule.protects_service,
+                shared,
             });
         }
         // Where there is no limit, the store is never asked.

@@ -30,6 +30,8 @@ pub(super) struct Entry<'a> {
     pub(super) usual_cost: bool,
     /// Whether there is nothing to ask: no key, or no limit.
     pub(super) left_out: bool,
+    /// Whose part of a shared limit it uses.
+    pub(super) tenant: Option<Box<Key>>,
 }
 
 impl<'a> Entry<'a> {
@@ -40,7 +42,13 @@ impl<'a> Entry<'a> {
             Found::Absent | Found::Refuse(_) => Key::absent(),
         };
         // Which rule that is, and what it costs, is filled in by the limiter that is asked.
-        Entry { name, pick: Pick { rule: 0, key, cost: 1, critical: false }, usual_cost: true, left_out: false }
+        Entry {
+            name,
+            pick: Pick { rule: 0, key, cost: 1, critical: false, tenant: None },
+            usual_cost: true,
+            left_out: false,
+            tenant: None,
+        }
     }
 }
 
@@ -75,6 +83,15 @@ impl<'a> Call<'a> {
     /// The call may use what the rules it names so far [reserve](crate::Rule::reserve) for critical ones.
     pub fn critical(mut self) -> Call<'a> {
         self.entries_mut().iter_mut().for_each(|entry| entry.pick.critical = true);
+        self
+    }
+
+    /// Who calls, of the tenants that [share](crate::Rule::fair_share) the limit of the rule named last. Calls without one are not
+    /// held to a fair share, and count in nobody's.
+    pub fn tenant(mut self, tenant: impl IntoKey) -> Call<'a> {
+        if let Some(last) = self.entries_mut().last_mut() {
+            last.tenant = tenant.into_key().key().cloned().map(Box::new);
+        }
         self
     }
 

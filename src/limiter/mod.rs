@@ -184,6 +184,9 @@ impl Limiter {
                 return Err(twice(entry.name));
             }
             entry.pick.rule = rule.index();
+            if let Some(tenant) = &entry.tenant {
+                entry.pick.tenant = rule.tenant(&entry.pick.key, Some(tenant));
+            }
             if entry.usual_cost {
                 entry.pick.cost = rule.usual_cost();
             } else if rule.limit().lease().is_some() {
@@ -297,7 +300,7 @@ impl Limiter {
     fn line<'a>(&'a self, pick: &'a Pick) -> Option<Line<'a>> {
         let rule = self.0.rules.get(pick.rule)?;
         let line = Line::new(rule.scope(), pick.key.as_bytes(), rule.limit(), pick.cost);
-        Some(Line { on_failure: rule.on_failure(), critical: pick.critical, ..line })
+        Some(Line { on_failure: rule.on_failure(), critical: pick.critical, tenant: pick.tenant.as_deref(), ..line })
     }
 
     fn lines<'a, 'p: 'a>(&'a self, picks: impl Iterator<Item = &'p Pick>) -> SmallVec<[Line<'a>; 4]> {

@@ -1,12 +1,12 @@
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use http::request::Parts;
 
 use crate::{
     headers::Policies,
-    key::KeyBy,
+    key::{Key, KeyBy},
     limit::{Cost, Limit, OnFailure, Reserve, Settle, When},
-    store::Scope,
+    store::{Scope, Tenant, TenantCount},
 };
 
 /// The checked rules of a limiter.
@@ -21,7 +21,7 @@ pub(crate) struct Rules {
 /// A rule with everything about it worked out.
 pub(crate) struct CheckedRule {
     pub(super) index: u16,
-    pub(super) name: std::sync::Arc<str>,
+    pub(super) name: Arc<str>,
     pub(super) limit: Limit,
     pub(super) scope: Scope,
     pub(super) key: KeyBy,
@@ -31,6 +31,13 @@ pub(crate) struct CheckedRule {
     pub(super) settle: Settle,
     pub(super) reserve: Option<Reserve>,
     pub(super) protects_service: bool,
+    pub(super) shared: Option<SharedBy>,
+}
+
+/// Who shares a rule's limit.
+pub(super) struct SharedBy {
+    pub(super) key: KeyBy,
+    pub(super) count: Arc<TenantCount>,
 }
 
 impl CheckedRule {
@@ -76,6 +83,15 @@ impl CheckedRule {
         self.reserve.as_ref().is_some_and(|reserve| (reserve.is_critical)(head))
     }
 
+    pub(super) fn shared(&self) -> Option<&SharedBy> {
+        self.shared.as_ref()
+    }
+
+    /// Who of those that share the limit it is, where it is shared.
+    pub(super) fn tenant(&self, key: &Key, tenant: Option<&Key>) -> Option<Box<Tenant>> {
+        Some(Box::new(Tenant::new(key, tenant, &self.shared.as_ref()?.count)))
+    }
+
     /// Whether it is no quota of its caller's.
     pub(crate) fn protects_service(&self) -> bool {
         self.protects_service
@@ -97,7 +113,9 @@ impl CheckedRule {
 impl Rules {
     pub(super) fn new(rules: Vec<CheckedRule>) -> Rules {
         let policies = Policies::new(rules.iter().map(|rule| (rule.name(), rule.limit(), !rule.protects_service)));
-        let any_waits = rules.iter().any(|rule| rule.key.waits());
+        let waits =
+            |rule: &CheckedRule| rule.key.waits() || rule.shared.as_ref().is_some_and(|shared| shared.key.waits());
+        let any_waits = rules.iter().any(waits);
         let any_settles = rules.iter().any(|rule| rule.has_own_cost() || rule.settle.is_needed());
         let shortest_lease = rules.iter().filter_map(|rule| rule.limit.lease()).min();
         Rules { rules: rules.into(), policies, any_waits, any_settles, shortest_lease }

@@ -6,7 +6,7 @@ use std::{
 
 use smallvec::SmallVec;
 
-use super::Id;
+use super::{Id, Tenant};
 pub use crate::algorithm::Wait;
 use crate::limit::{Limit, OnFailure, micros};
 
@@ -112,12 +112,14 @@ pub struct Line<'a> {
     pub receipt: u64,
     /// Whether the request may use what the limit [reserves](crate::Rule::reserve).
     pub critical: bool,
+    /// Who of those that share the limit it is: see [`Rule::fair_share`](crate::Rule::fair_share). `None` where it is not shared.
+    pub tenant: Option<&'a Tenant>,
 }
 
 impl<'a> Line<'a> {
     /// A line of an ordinary request without a receipt, and with the default for failures.
     pub fn new(scope: &'a Scope, key: &'a [u8], limit: &'a Limit, cost: u64) -> Line<'a> {
-        Line { scope, key, limit, cost, on_failure: OnFailure::default(), receipt: 0, critical: false }
+        Line { scope, key, limit, cost, on_failure: OnFailure::default(), receipt: 0, critical: false, tenant: None }
     }
 
     /// The units that must be left for the line to fit: its cost, and for ordinary requests what the limit reserves. What is free
@@ -162,6 +164,13 @@ impl Scope {
     /// `{namespace}:v1:{key}:rule`.
     pub fn in_one_slot(namespace: &str, rule: &str) -> Scope {
         Scope::new(&format!("{{{namespace}}}"), rule)
+    }
+
+    /// The place of the counts of those who share the rule's limit.
+    pub(crate) fn for_tenants(&self) -> Scope {
+        let (before, after) = (self.before.clone(), format!("{}#share", self.after).into_boxed_str());
+        let number = number_of(format!("{before}{after}"));
+        Scope { before, after, number }
     }
 
     /// The hash tag that is the same for every key, if there is one.

@@ -13,6 +13,7 @@ mod partial;
 mod redis;
 mod report;
 mod settlement;
+mod tenant;
 
 use std::{
     fmt,
@@ -31,6 +32,8 @@ pub use partial::Partial;
 pub use redis::{RedisStore, RedisStoreBuilder, Urls};
 pub use report::Report;
 pub use settlement::{Change, Settlement};
+pub use tenant::Tenant;
+pub(crate) use tenant::TenantCount;
 
 use crate::{
     error::{BuildError, StoreError},

@@ -25,6 +25,7 @@ mod credentials;
 mod edge;
 mod exact_time;
 mod exactness;
+mod fair_share;
 mod fault_breaker;
 mod fault_cancel;
 mod fault_cluster_cut;

@@ -295,6 +295,19 @@ impl Shard {
         }
     }
 
+    /// What is left for a line that has been judged, and how long it waits for a need of its own.
+    pub(super) fn look(&mut self, hash: u64, line: &Line<'_>, key: &[u8], at: Moment, need: u64) -> (Wait, Left) {
+        let params = line.limit.params();
+        let Some((_, entry)) = self.find(hash, line.scope.number(), key) else {
+            let state = fresh(params, at);
+            return (params.wait(&state, at, need), params.left(&state, at));
+        };
+        let state = entry.state.take();
+        let looked = (params.wait(&state, at, need), params.left(&state, at));
+        entry.state = state.into();
+        looked
+    }
+
     fn judge_new(&mut self, line: &Line<'_>, key: &[u8], at: Moment) -> Result<Judged, Full> {
         self.make_room(at.now);
         if self.room.is_full() && key != OVERFLOW {

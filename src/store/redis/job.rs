@@ -28,6 +28,9 @@ impl Job<'_> {
 
     pub(super) fn command(&self, verb: &str, script: &str, args: &Args) -> Cmd {
         let count = match self {
+            Job::Ask(ask) if ask.purpose.decides() => {
+                ask.lines.len() + ask.lines.iter().filter(|line| line.tenant.is_some()).count()
+            }
             Job::Ask(ask) => ask.lines.len(),
             Job::Settle(settlements) => 2 * settlements.len(),
         };
@@ -38,6 +41,11 @@ impl Job<'_> {
                 None => {
                     command.arg(count);
                     names(&mut command, ask.lines);
+                    if ask.purpose.decides() {
+                        for tenant in ask.lines.iter().filter_map(|line| line.tenant) {
+                            command.arg(tenant.name().concat());
+                        }
+                    }
                     command.arg(args.as_bytes());
                 }
                 Some(id) => {

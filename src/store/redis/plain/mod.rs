@@ -36,6 +36,11 @@ const TRIES: u32 = 3;
 /// Whether this rule can be kept.
 pub(super) fn accept(rule: &str, limit: &Limit) -> Result<(), BuildError> {
     let bad = |field, text: String| Err(BuildError::rule(rule, field, text));
+    if limit.is_shared() {
+        let text =
+            "a limit that tenants share needs scripts; drop .fair_share(..), or build the store without no_scripts()";
+        return bad("fair_share", text.into());
+    }
     match limit.params() {
         Params::FixedWindow(params) if params.start == Start::FirstRequest => bad(
             "from_first_request",
