@@ -6,7 +6,7 @@ use crate::{
     algorithm::Wait,
     error::StoreError,
     limit::Limit,
-    limiter::{Handle, Permit, Rules},
+    limiter::{Handle, Permit, Pick, Rules},
     store::Verdict,
 };
 
@@ -48,6 +48,7 @@ pub(crate) struct Applied {
     remaining: u64,
     cost: u64,
     reset_after: u64,
+    /// The index of the rule, and flags above it.
     rule: u64,
     /// In microseconds; zero: none, [`NEVER`].
     wait: u64,
@@ -55,19 +56,22 @@ pub(crate) struct Applied {
 }
 
 const NEVER: u64 = u64::MAX;
+/// A flag of a rule that applied: it is only watched.
+const SHADOW: u64 = 1 << 16;
 /// When to look again for a place that comes back when somebody is done.
 const SOON: Duration = Duration::from_secs(1);
 
 impl Applied {
     #[inline]
-    pub(crate) fn new(rule: u16, cost: u64, verdict: &Verdict) -> Applied {
+    pub(crate) fn new(pick: &Pick, verdict: &Verdict) -> Applied {
         let wait = match verdict.wait {
             Wait::None => 0,
             Wait::Micros(micros) => micros.clamp(1, NEVER - 1),
             Wait::Never => NEVER,
         };
         let Verdict { remaining, reset_after, receipt, .. } = *verdict;
-        Applied { remaining, cost, reset_after, rule: rule.into(), wait, receipt }
+        let rule = u64::from(pick.rule) | if pick.shadow { SHADOW } else { 0 };
+        Applied { remaining, cost: pick.cost, reset_after, rule, wait, receipt }
     }
 
     #[inline]
@@ -77,8 +81,18 @@ impl Applied {
     }
 
     #[inline]
-    fn fits(&self) -> bool {
-        self.wait == 0
+    pub(crate) fn is_shadow(&self) -> bool {
+        self.rule & SHADOW != 0
+    }
+
+    #[inline]
+    fn is_refused(&self) -> bool {
+        self.wait != 0 && !self.is_shadow()
+    }
+
+    #[inline]
+    pub(crate) fn would_refuse(&self) -> bool {
+        self.wait != 0 && self.is_shadow()
     }
 
     fn verdict(&self) -> Verdict {
@@ -169,7 +183,14 @@ impl Decision {
 
     /// Whether a quota refused the request, and not only a rule that refuses what the store gave no answer to.
     pub(crate) fn is_over_quota(&self) -> bool {
-        !self.applied().iter().all(Applied::fits)
+        self.applied().iter().any(Applied::is_refused)
+    }
+
+    /// Whether a [shadow](crate::Rule::shadow) rule would have refused the request, were it enforced: which ones, their
+    /// [standings](Standing::would_refuse) say. The request may be refused all the same, by other rules.
+    #[inline]
+    pub fn would_refuse(&self) -> bool {
+        self.applied().iter().any(Applied::would_refuse)
     }
 
     /// Why the store gave no answer, if it gave none. Rules that counted in this process instead have standings all the same.
@@ -183,15 +204,15 @@ impl Decision {
         if self.can_never_fit() {
             return None;
         }
-        self.standings().filter_map(|standing| standing.retry_after()).max()
+        self.standings().filter(Standing::is_refused).filter_map(|standing| standing.retry_after()).max()
     }
 
     /// Whether a rule refused a cost above its capacity, which no waiting helps.
     pub fn can_never_fit(&self) -> bool {
-        self.applied().iter().any(|line| line.wait == NEVER)
+        self.applied().iter().any(|line| line.wait == NEVER && line.is_refused())
     }
 
-    /// How each rule that applied stands, in the order of the rules.
+    /// How each rule that applied stands, in the order of the rules; [shadows](Standing::is_shadow) too.
     pub fn standings(&self) -> impl Iterator<Item = Standing<'_>> + '_ {
         self.applied().iter().filter_map(|applied| {
             let rule = self.rules.get(applied.rule())?;
@@ -200,6 +221,7 @@ impl Decision {
                 name: rule.name(),
                 limit: rule.limit(),
                 cost: applied.cost,
+                shadow: applied.is_shadow(),
                 verdict: applied.verdict(),
             })
         })
@@ -211,7 +233,7 @@ impl Decision {
     }
 
     /// The rule nearest to refusing, by the share of its capacity that remains; of a refused request, the one that must
-    /// wait longest.
+    /// wait longest. Not a [shadow](Standing::is_shadow), which never refuses.
     pub fn tightest(&self) -> Option<Standing<'_>> {
         if self.is_over_quota() {
             let refused = self.standings().filter(Standing::is_refused);
@@ -221,7 +243,7 @@ impl Decision {
                 Wait::Never => u64::MAX,
             });
         }
-        self.standings().min_by(|one, other| {
+        self.standings().filter(|standing| !standing.shadow).min_by(|one, other| {
             let share = |standing: &Standing<'_>, of: &Standing<'_>| {
                 u128::from(standing.remaining()) * u128::from(of.limit.quota().capacity())
             };
@@ -251,6 +273,7 @@ pub struct Standing<'a> {
     name: &'a str,
     limit: &'a Limit,
     cost: u64,
+    shadow: bool,
     verdict: Verdict,
 }
 
@@ -274,7 +297,7 @@ impl<'a> Standing<'a> {
         self.cost
     }
 
-    /// Units left: after the charge if the request was allowed, otherwise as they are.
+    /// Units left: after the charge if the request was allowed and the rule had room for it, otherwise as they are.
     pub fn remaining(&self) -> u64 {
         self.verdict.remaining
     }
@@ -286,12 +309,24 @@ impl<'a> Standing<'a> {
         Duration::from_micros(self.verdict.reset_after)
     }
 
-    /// Whether this rule refused the request.
+    /// Whether this rule refused the request. Never of a [shadow](Standing::is_shadow).
     pub fn is_refused(&self) -> bool {
-        self.verdict.wait != Wait::None
+        self.verdict.wait != Wait::None && !self.shadow
     }
 
-    /// How long the request must wait for this rule. `None` when this rule does not refuse it, or always will.
+    /// Whether the rule is only watched, for the key of this request: a [shadow](crate::Rule::shadow) rule, one whose
+    /// [share](crate::Rule::roll_out) of keys does not reach this one, or any while
+    /// [all are](crate::Limiter::set_shadow).
+    pub fn is_shadow(&self) -> bool {
+        self.shadow
+    }
+
+    /// Whether the rule would have refused the request, were it not a [shadow](Standing::is_shadow). It was charged nothing under it.
+    pub fn would_refuse(&self) -> bool {
+        self.verdict.wait != Wait::None && self.shadow
+    }
+
+    /// How long the request must wait for this rule; of a shadow, would have to. `None` when it fits, or never will.
     ///
     /// Under a [concurrency](crate::Rule::concurrency) rule nobody knows: a place is free when somebody is done. There it is a
     /// second, or less if a lease expires before that.

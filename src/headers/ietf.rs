@@ -11,7 +11,7 @@ use super::{
     policies::{Policy, join_older},
     text::{Text, value},
 };
-use crate::decision::{Decision, Standing};
+use crate::decision::{Applied, Decision, Standing};
 
 pub(super) fn write(lists: Lists, snapshot: &Snapshot<'_>, headers: &mut HeaderMap) {
     if speaks_another(lists, headers) {
@@ -46,15 +46,20 @@ fn speaks_another(lists: Lists, headers: &HeaderMap) -> bool {
     })
 }
 
+/// The rules that applied but shadows: those hold nobody to a quota.
+fn enforced(decision: &Decision) -> impl Iterator<Item = &Applied> {
+    decision.applied().iter().filter(|applied| !applied.is_shadow())
+}
+
 /// `"per-user";q=20;w=12, "per-ip";q=1000;w=60`.
 fn named(snapshot: &Snapshot<'_>) -> Option<HeaderValue> {
     let policies = snapshot.decision.rules().policies();
     let partitions = snapshot.noted.partitions.as_ref();
-    if partitions.is_none() && snapshot.decision.applied().len() == policies.len() {
+    if partitions.is_none() && enforced(snapshot.decision).count() == policies.len() {
         return policies.all_named();
     }
     let mut text = Text::new();
-    for applied in snapshot.decision.applied() {
+    for applied in enforced(snapshot.decision) {
         let Some(policy) = policies.get(applied.rule()) else { continue };
         if !text.is_empty() {
             text.text(", ");
@@ -70,10 +75,10 @@ fn named(snapshot: &Snapshot<'_>) -> Option<HeaderValue> {
 /// `20;w=12, 1000;w=60`.
 fn older(decision: &Decision) -> Option<HeaderValue> {
     let policies = decision.rules().policies();
-    if decision.applied().len() == policies.len() {
+    if enforced(decision).count() == policies.len() {
         return policies.all_older();
     }
-    let applied: Vec<&Policy> = decision.applied().iter().filter_map(|applied| policies.get(applied.rule())).collect();
+    let applied: Vec<&Policy> = enforced(decision).filter_map(|applied| policies.get(applied.rule())).collect();
     HeaderValue::try_from(join_older(applied.into_iter())).ok().filter(|value| !value.is_empty())
 }
 
@@ -81,7 +86,7 @@ fn older(decision: &Decision) -> Option<HeaderValue> {
 fn standings(snapshot: &Snapshot<'_>) -> Option<HeaderValue> {
     let policies = snapshot.decision.rules().policies();
     value(|text| {
-        for standing in snapshot.decision.standings() {
+        for standing in snapshot.decision.standings().filter(|standing| !standing.is_shadow()) {
             let Some(policy) = policies.get(standing.index()) else { continue };
             if !text.is_empty() {
                 text.text(", ");

@@ -3,6 +3,7 @@
 mod compiled;
 mod on_failure;
 mod quota;
+mod roll_out;
 mod rule;
 mod settle;
 
@@ -10,6 +11,7 @@ pub(crate) use compiled::micros;
 pub use compiled::{Algorithm, Limit};
 pub use on_failure::OnFailure;
 pub use quota::Quota;
+pub(crate) use roll_out::RollOut;
 pub use rule::Rule;
 pub(crate) use rule::{Cost, When};
 pub(crate) use settle::Settle;

@@ -6,12 +6,13 @@ use super::{
     leases::Leases,
     rules::{CheckedRule, Rules},
     settler::Settler,
+    shadow::Shadow,
     shared::Shared,
 };
 use crate::{
     clock::Clock,
     error::BuildError,
-    limit::{Limit, OnFailure, Rule},
+    limit::{Limit, OnFailure, RollOut, Rule},
     observer::{Observer, Observers},
     store::{Scope, Store},
 };
@@ -29,6 +30,7 @@ pub struct LimiterBuilder {
     on_failure: OnFailure,
     clock: Clock,
     observer: Option<Arc<dyn Observer>>,
+    shadow: bool,
 }
 
 impl LimiterBuilder {
@@ -41,6 +43,7 @@ impl LimiterBuilder {
             on_failure: OnFailure::default(),
             clock: Clock::store(),
             observer: None,
+            shadow: false,
         }
     }
 
@@ -91,6 +94,12 @@ impl LimiterBuilder {
         self
     }
 
+    /// Begins with all rules as shadows: see [`Limiter::set_shadow`], which ends that.
+    pub fn shadow(mut self, shadow: bool) -> LimiterBuilder {
+        self.shadow = shadow;
+        self
+    }
+
     /// The limiter.
     ///
     /// # Errors
@@ -119,6 +128,7 @@ impl LimiterBuilder {
             }
             let scope = scope(&self.namespace, &rule.name, self.same_slot)?;
             let Some(key) = rule.key else { continue };
+            let roll_out = RollOut::new(&self.namespace, &rule.name, rule.roll_out);
             rules.push(CheckedRule {
                 index,
                 name: rule.name,
@@ -129,6 +139,7 @@ impl LimiterBuilder {
                 when: rule.when,
                 on_failure: rule.on_failure.unwrap_or(self.on_failure),
                 settle: rule.settle,
+                roll_out,
             });
         }
         // Where there is no limit, the store is never asked.
@@ -151,6 +162,7 @@ impl LimiterBuilder {
             warned_of_layering_twice: false.into(),
             observers,
             settler: Settler::new(),
+            shadow: Shadow::new(self.shadow),
         })))
     }
 }

@@ -39,8 +39,8 @@ impl<'a> Entry<'a> {
             Found::Key(key) => key,
             Found::Absent | Found::Refuse(_) => Key::absent(),
         };
-        // Which rule that is, and what it costs, is filled in by the limiter that is asked.
-        Entry { name, pick: Pick { rule: 0, key, cost: 1 }, usual_cost: true, left_out: false }
+        // Which rule that is, and what else it says, is filled in by the limiter that is asked.
+        Entry { name, pick: Pick { rule: 0, key, cost: 1, shadow: false }, usual_cost: true, left_out: false }
     }
 }
 

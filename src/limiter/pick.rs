@@ -10,6 +10,8 @@ pub(crate) struct Pick {
     pub(crate) rule: u16,
     pub(crate) key: Key,
     pub(crate) cost: u64,
+    /// Whether the rule is only watched, for this key.
+    pub(crate) shadow: bool,
 }
 
 pub(crate) type Picks = SmallVec<[Pick; 1]>;
@@ -31,7 +33,7 @@ impl Limiter {
         }
         let mut picks = Picks::with_capacity(rules.len());
         for rule in rules.iter().filter(|rule| rule.applies(head)) {
-            if let Some(status) = add(&mut picks, rule, head, rule.key().find_now(head)?) {
+            if let Some(status) = add(self, &mut picks, rule, head, rule.key().find_now(head)?) {
                 return Some(Picked::Refuse(status));
             }
         }
@@ -42,7 +44,7 @@ impl Limiter {
         let mut picks = Picks::new();
         for rule in self.rules().iter().filter(|rule| rule.applies(head)) {
             let found = rule.key().find(head).await;
-            if let Some(status) = add(&mut picks, rule, head, found) {
+            if let Some(status) = add(self, &mut picks, rule, head, found) {
                 return Picked::Refuse(status);
             }
         }
@@ -50,12 +52,16 @@ impl Limiter {
     }
 }
 
-fn add(picks: &mut Picks, rule: &CheckedRule, head: &Parts, found: Found) -> Option<StatusCode> {
+fn add(limiter: &Limiter, picks: &mut Picks, rule: &CheckedRule, head: &Parts, found: Found) -> Option<StatusCode> {
     match found {
         // Nothing is counted, so there is nothing to ask.
         Found::Key(_) if rule.limit().is_unlimited() => {}
-        Found::Key(key) => picks.push(Pick { rule: rule.index(), key, cost: rule.cost(head) }),
+        Found::Key(key) => {
+            let shadow = limiter.is_shadow() || !rule.roll_out().enforces(key.as_bytes());
+            picks.push(Pick { rule: rule.index(), key, cost: rule.cost(head), shadow });
+        }
         Found::Absent => {}
+        Found::Refuse(_) if limiter.is_shadow() || !rule.roll_out().is_whole() => limiter.0.shadow.log(rule.name()),
         Found::Refuse(status) => return Some(status),
     }
     None

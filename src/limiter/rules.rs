@@ -5,7 +5,7 @@ use http::request::Parts;
 use crate::{
     headers::Policies,
     key::KeyBy,
-    limit::{Cost, Limit, OnFailure, Settle, When},
+    limit::{Cost, Limit, OnFailure, RollOut, Settle, When},
     store::Scope,
 };
 
@@ -29,6 +29,7 @@ pub(crate) struct CheckedRule {
     pub(super) when: When,
     pub(super) on_failure: OnFailure,
     pub(super) settle: Settle,
+    pub(super) roll_out: RollOut,
 }
 
 impl CheckedRule {
@@ -67,6 +68,11 @@ impl CheckedRule {
     /// Whether its cost is worked out for each request.
     pub(super) fn has_own_cost(&self) -> bool {
         matches!(self.cost, Cost::By(_))
+    }
+
+    #[inline]
+    pub(super) fn roll_out(&self) -> RollOut {
+        self.roll_out
     }
 
     pub(super) fn settle(&self) -> &Settle {

@@ -5,7 +5,10 @@
 
 use std::fmt::Write;
 
-use crate::{algorithm::Params, store::Purpose};
+use crate::{
+    algorithm::Params,
+    store::{Line, Purpose},
+};
 
 /// An algorithm as the scripts tell them apart.
 pub(super) type Kind = u8;
@@ -32,6 +35,10 @@ pub(super) const COMMON_ARGS: &str = "now not_after tolerance margin spend";
 
 /// Lua has 200 local variables; from here on the names of rules are fields of a table.
 const MOST_LOCAL: usize = 12;
+
+/// What stands for a shadow rule, and for another.
+const SHADOW: u8 = b'1';
+const ENFORCED: u8 = b'0';
 
 /// The lines of a library before its script.
 const LINES_BEFORE: usize = 2;
@@ -94,6 +101,13 @@ fn steps(operation: Operation, file: File) -> &'static [&'static str] {
         // What is left must be known first.
         Operation::Take | Operation::Owe => &["standing", "clamp", "charge"],
     }
+}
+
+/// Which of the lines are shadows, as a script is told it: nothing if none is.
+#[inline]
+pub(super) fn shadow_of(lines: &[Line<'_>]) -> Option<Vec<u8>> {
+    let flag = |line: &Line<'_>| if line.shadow { SHADOW } else { ENFORCED };
+    lines.iter().any(|line| line.shadow).then(|| lines.iter().map(flag).collect())
 }
 
 pub(super) fn kind_of(params: &Params) -> Kind {
@@ -188,16 +202,21 @@ impl Assembled {
     }
 
     fn acquire(&mut self) {
-        let fits = self.rules.iter().map(|(rule, _)| name("retry", *rule, self.wide) + " == 0");
+        let (rules, wide) = (self.rules.clone(), self.wide);
+        let fits = rules.iter().map(|(rule, _)| {
+            format!("({} == 0 or shadow and shadow:byte({rule}) == {SHADOW})", name("retry", *rule, wide))
+        });
+        self.line("local shadow = ARGV[2]");
         self.line(&format!("local granted = spend == 1 and {}", join(fits, " and ")));
-        self.line("if granted then");
-        self.each(&["charge"]);
-        self.line("end");
-        for (rule, file) in self.rules.clone() {
+        for (rule, file) in rules {
+            self.line(&format!("do local granted = granted and {} == 0", name("retry", rule, wide)));
+            self.line("if granted then");
+            self.section(file, "charge", rule);
+            self.line("end");
             self.section(file, "standing", rule);
             self.section(ACQUIRE, "write_if", rule);
             self.section(file, "write", rule);
-            self.line("end");
+            self.line("end end");
         }
         self.answer(|rule, wide| name("retry", rule, wide));
     }

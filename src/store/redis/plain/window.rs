@@ -16,6 +16,7 @@ pub(super) struct Window {
     pub(super) name: Vec<u8>,
     pub(super) limit: u64,
     pub(super) cost: u64,
+    pub(super) shadow: bool,
     /// For the count, in milliseconds.
     pub(super) ttl: u64,
     start: u64,
@@ -40,7 +41,12 @@ impl Window {
         // Escaped names have no `=`, so this is no rule's. Windows live in names, since no script can look into a value.
         name.extend_from_slice(format!("={start}+{window}").as_bytes());
         let ttl = end.saturating_sub(now).div_ceil(1_000) + margin;
-        Some(Window { name, limit: params.limit, cost: line.cost, ttl, start, end })
+        Some(Window { name, limit: params.limit, cost: line.cost, shadow: line.shadow, ttl, start, end })
+    }
+
+    /// What to add for its cost. Of a shadow that can never fit nothing.
+    pub(super) fn amount(&self) -> i64 {
+        if self.cost > self.limit { 0 } else { i64::try_from(self.cost).unwrap_or(i64::MAX) }
     }
 
     /// Whether it is this window at that time.
