@@ -117,7 +117,11 @@ impl Headers {
         let milliseconds = self.retry_after_ms.then_some(names::RETRY_AFTER_MS);
         let degraded = self.degraded.then_some(names::DEGRADED);
         let shadow = self.shadow.then_some(names::SHADOW);
-        always.chain(milliseconds).chain(degraded).chain(shadow).chain(self.families.iter().flat_map(|family| family.names()))
+        always
+            .chain(milliseconds)
+            .chain(degraded)
+            .chain(shadow)
+            .chain(self.families.iter().flat_map(|family| family.names()))
     }
 
     /// The longest wait or reset that is told.

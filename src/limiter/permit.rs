@@ -133,7 +133,8 @@ impl Limiter {
             return decision;
         }
         // Under a shadow rule there may have been no place.
-        let held = |lease: &Lease| !decision.applied().iter().any(|it| it.rule() == lease.pick.rule && it.would_refuse());
+        let held =
+            |lease: &Lease| !decision.applied().iter().any(|it| it.rule() == lease.pick.rule && it.would_refuse());
         self.keep(claim.leases.iter().filter(|lease| held(lease)), claim.runtime.as_ref());
         if !may_hold {
             claim.leases.retain(|lease| held(lease));

@@ -86,7 +86,8 @@ impl Shared {
         errors: Vec<Option<StoreError>>,
         charged: bool,
     ) -> StoreError {
-        let refused = |(line, verdict): (&Line<'_>, &Option<Verdict>)| verdict.is_some_and(|known| line.is_refused(&known));
+        let refused =
+            |(line, verdict): (&Line<'_>, &Option<Verdict>)| verdict.is_some_and(|known| line.is_refused(&known));
         if ask.lines.iter().zip(&verdicts).any(refused) {
             return error.with(Partial::new(verdicts.into_vec()).failing(errors));
         }

@@ -46,7 +46,8 @@ async fn compare(server: &dyn Store, seed: u64) -> [u32; 2] {
             .filter_map(|(scope, limit)| {
                 let cost = if dice.below(4) == 0 { dice.below(12) } else { 1 };
                 let cost = if limit.lease().is_some() { cost.min(1) } else { cost };
-                let line = Line { receipt: 1 + step, shadow: dice.below(2) == 0, ..Line::new(scope, b"k", limit, cost) };
+                let line =
+                    Line { receipt: 1 + step, shadow: dice.below(2) == 0, ..Line::new(scope, b"k", limit, cost) };
                 (dice.below(3) > 0).then_some(line)
             })
             .collect();
@@ -56,7 +57,9 @@ async fn compare(server: &dyn Store, seed: u64) -> [u32; 2] {
         let shadows: Vec<bool> = lines.iter().map(|line| line.shadow).collect();
         assert_eq!(Ok(&expected), got.as_ref(), "{server:?} {seed}, step {step}: {purpose:?} {lines:?} {shadows:?}");
         let refused = lines.iter().zip(expected.verdicts()).filter(|(line, _)| !line.shadow);
-        wait = refused.filter_map(|(_, verdict)| if let Wait::Micros(micros) = verdict.wait { Some(micros) } else { None }).max();
+        wait = refused
+            .filter_map(|(_, verdict)| if let Wait::Micros(micros) = verdict.wait { Some(micros) } else { None })
+            .max();
         match ask.admits(&expected) {
             true => tally[0] += u32::from(!expected.fits()),
             false => tally[1] += u32::from(shadows.contains(&true)),

@@ -73,7 +73,8 @@ async fn what_was_not_charged_is_not_given_back() {
     let rules = || [daily("watched", 2).shadow(), daily("enforced", 9), daily("away", 2)];
     let around = Resilient::new(store.clone()).share(1.0);
     let limiter = limiter(around, rules(), Events::default());
-    let inside = rules().into_iter().fold(Limiter::builder(store.inside()), LimiterBuilder::rule).build().expect("sound");
+    let inside =
+        rules().into_iter().fold(Limiter::builder(store.inside()), LimiterBuilder::rule).build().expect("sound");
     let call = || Call::new().key("watched", "1w").key("enforced", "1e").key("away", "2a");
     let look = async || left(&inside.peek(Call::new().key("watched", "1w").key("enforced", "1e")).await);
     store.set_part(2, DOWN);

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use axum::{Router, routing::get};
 use http::{Request, StatusCode};
 use sluicegate::{
-    Clock, Decision, Headers, Limiter, LimiterBuilder, ManualClock, MemoryStore, Observer, Quota, RateLimitLayer, Rule, key,
+    Clock, Decision, Headers, Limiter, LimiterBuilder, ManualClock, MemoryStore, Observer, Quota, RateLimitLayer, Rule,
+    key,
 };
 
 use crate::support::{
@@ -63,7 +64,10 @@ async fn a_refusal_names_those_who_refused() {
     let app = app(&limiter, all_fields());
     assert_eq!(fetch(&app, "/").await.status(), 200);
     let refused = fetch(&app, "/").await;
-    assert_eq!((refused.status().as_u16(), field(&refused, "x-ratelimit-shadow")), (429, Some("\"watched\";r=0;t=3600")));
+    assert_eq!(
+        (refused.status().as_u16(), field(&refused, "x-ratelimit-shadow")),
+        (429, Some("\"watched\";r=0;t=3600"))
+    );
     let body = text(refused).await;
     assert!(body.contains("enforced") && !body.contains("watched"), "{body}");
 }
@@ -106,7 +110,8 @@ async fn a_handlers_list_and_a_limiters_are_one() {
 /// What a key closure refuses has no key, so it holds when the rule is enforced for all.
 #[tokio::test]
 async fn a_key_closure_refuses_only_under_a_rule_that_is_enforced() {
-    let strict = |name: &str| Rule::gcra(name, Quota::per_hour(9)).key(key::header("x-user").or_refuse(StatusCode::BAD_REQUEST));
+    let strict =
+        |name: &str| Rule::gcra(name, Quota::per_hour(9)).key(key::header("x-user").or_refuse(StatusCode::BAD_REQUEST));
     for (rule, status) in [(strict("r"), 400), (strict("r").roll_out(99), 200), (strict("r").shadow(), 200)] {
         let limiter = builder([rule]).build().expect("sound");
         assert_eq!(fetch(&app(&limiter, Headers::default()), "/").await.status(), status);

@@ -97,7 +97,10 @@ pub async fn in_the_mix(limiter: &Limiter, key: &str, place: &str) {
     let before = format!("{:?}", limiter.peek(call()).await);
     for _ in 0..3 {
         let refused = acquire(limiter, call()).await;
-        assert!(refused.is_refused() && refused.would_refuse() && left(&refused) == [6, 0, 0, 6], "{place}: {refused:?}");
+        assert!(
+            refused.is_refused() && refused.would_refuse() && left(&refused) == [6, 0, 0, 6],
+            "{place}: {refused:?}"
+        );
         let three = refused.standing("three").expect("it applies");
         assert!(three.is_refused() && refused.retry_after() == three.retry_after(), "{place}: {refused:?}");
     }
@@ -168,7 +171,8 @@ async fn a_shadow_takes_a_place_if_there_is_one() {
 async fn what_was_not_charged_is_not_settled() {
     for backend in every_store() {
         for kind in KINDS {
-            let rules = [rule(kind, "watched", Quota::per_hour(10)).shadow(), rule(kind, "enforced", Quota::per_hour(99))];
+            let rules =
+                [rule(kind, "watched", Quota::per_hour(10)).shadow(), rule(kind, "enforced", Quota::per_hour(99))];
             let limiter = backend.limiter(&ManualClock::new(BEGIN), rules);
             let call = |units| Call::new().key("watched", (kind, 1)).cost(units).key("enforced", (kind, 2)).cost(units);
             let look = async || {

@@ -45,7 +45,12 @@ async fn the_share_refuses_and_the_others_pass() {
             assert!(limiter.acquire([("per-user", key)]).await.is_allowed(), "{}: {key}", backend.name);
             let decision = limiter.acquire([("per-user", key)]).await;
             assert!(decision.failure().is_none(), "{decision:?}");
-            assert_eq!((decision.is_refused(), decision.would_refuse()), (refused, !refused), "{}: {key}", backend.name);
+            assert_eq!(
+                (decision.is_refused(), decision.would_refuse()),
+                (refused, !refused),
+                "{}: {key}",
+                backend.name
+            );
         }
     }
 }
