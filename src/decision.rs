@@ -48,7 +48,7 @@ pub(crate) struct Applied {
     remaining: u64,
     cost: u64,
     reset_after: u64,
-    /// The rule's place, and [`CRITICAL`].
+    /// The index of the rule, and flags above it.
     rule: u64,
     /// In microseconds; zero: none, [`NEVER`].
     wait: u64,
@@ -56,8 +56,9 @@ pub(crate) struct Applied {
 }
 
 const NEVER: u64 = u64::MAX;
-/// Beside the place of a rule: the request may use what the rule reserves.
-const CRITICAL: u64 = 1 << 16;
+/// Flags of a rule that applied: it is only watched; the request may use what it reserves.
+const SHADOW: u64 = 1 << 16;
+const CRITICAL: u64 = 1 << 17;
 /// When to look again for a place that comes back when somebody is done.
 const SOON: Duration = Duration::from_secs(1);
 
@@ -70,7 +71,8 @@ impl Applied {
             Wait::Never => NEVER,
         };
         let Verdict { remaining, reset_after, receipt, .. } = *verdict;
-        let rule = u64::from(pick.rule) | if pick.critical { CRITICAL } else { 0 };
+        let flag = |is: bool, flag: u64| if is { flag } else { 0 };
+        let rule = u64::from(pick.rule) | flag(pick.shadow, SHADOW) | flag(pick.critical, CRITICAL);
         Applied { remaining, cost: pick.cost, reset_after, rule, wait, receipt }
     }
 
@@ -85,8 +87,18 @@ impl Applied {
     }
 
     #[inline]
-    fn fits(&self) -> bool {
-        self.wait == 0
+    pub(crate) fn is_shadow(&self) -> bool {
+        self.rule & SHADOW != 0
+    }
+
+    #[inline]
+    fn is_refused(&self) -> bool {
+        self.wait != 0 && !self.is_shadow()
+    }
+
+    #[inline]
+    pub(crate) fn would_refuse(&self) -> bool {
+        self.wait != 0 && self.is_shadow()
     }
 
     fn verdict(&self) -> Verdict {
@@ -177,7 +189,14 @@ impl Decision {
 
     /// Whether a quota refused the request, and not only a rule that refuses what the store gave no answer to.
     pub(crate) fn is_over_quota(&self) -> bool {
-        !self.applied().iter().all(Applied::fits)
+        self.applied().iter().any(Applied::is_refused)
+    }
+
+    /// Whether a [shadow](crate::Rule::shadow) rule would have refused the request, were it enforced: which ones, their
+    /// [standings](Standing::would_refuse) say. The request may be refused all the same, by other rules.
+    #[inline]
+    pub fn would_refuse(&self) -> bool {
+        self.applied().iter().any(Applied::would_refuse)
     }
 
     /// Why the store gave no answer, if it gave none. Rules that counted in this process instead have standings all the same.
@@ -191,23 +210,31 @@ impl Decision {
         if self.can_never_fit() {
             return None;
         }
-        self.standings().filter_map(|standing| standing.retry_after()).max()
+        self.standings().filter(Standing::is_refused).filter_map(|standing| standing.retry_after()).max()
     }
 
     /// Whether a rule refused a cost above its capacity, which no waiting helps.
     pub fn can_never_fit(&self) -> bool {
-        self.applied().iter().any(|line| line.wait == NEVER)
+        self.applied().iter().any(|line| line.wait == NEVER && line.is_refused())
     }
 
-    /// How each rule that applied stands, in the order of the rules.
+    /// How each rule that applied stands, in the order of the rules; [shadows](Standing::is_shadow) too.
     pub fn standings(&self) -> impl Iterator<Item = Standing<'_>> + '_ {
         self.applied().iter().filter_map(|applied| {
             let rule = self.rules.get(applied.rule())?;
             let (limit, mut verdict) = (rule.limit(), applied.verdict());
             let kept = if applied.is_critical() { 0 } else { limit.reserved() };
             verdict.remaining = verdict.remaining.saturating_sub(kept);
-            let (index, protects_service) = (applied.rule(), rule.protects_service());
-            Some(Standing { index, protects_service, name: rule.name(), limit, kept, cost: applied.cost, verdict })
+            Some(Standing {
+                index: applied.rule(),
+                protects_service: rule.protects_service(),
+                name: rule.name(),
+                limit,
+                kept,
+                cost: applied.cost,
+                shadow: applied.is_shadow(),
+                verdict,
+            })
         })
     }
 
@@ -217,7 +244,7 @@ impl Decision {
     }
 
     /// The rule nearest to refusing, by the share of its capacity that remains; of a refused request, the one that must
-    /// wait longest.
+    /// wait longest. Not a [shadow](Standing::is_shadow), which never refuses.
     pub fn tightest(&self) -> Option<Standing<'_>> {
         tightest(self.standings())
     }
@@ -234,7 +261,7 @@ fn tightest<'a>(standings: impl Iterator<Item = Standing<'a>>) -> Option<Standin
         Wait::Micros(micros) => micros,
         Wait::Never => u64::MAX,
     };
-    standings.reduce(|one, other| {
+    standings.filter(|standing| !standing.shadow).reduce(|one, other| {
         let share =
             |standing: &Standing<'_>, of: &Standing<'_>| u128::from(standing.remaining()) * u128::from(of.capacity());
         // Whoever waits longer; of those that do not wait, whoever has less.
@@ -271,6 +298,7 @@ pub struct Standing<'a> {
     /// Units of the limit that the request may not use.
     kept: u64,
     cost: u64,
+    shadow: bool,
     verdict: Verdict,
 }
 
@@ -310,7 +338,8 @@ impl<'a> Standing<'a> {
         self.protects_service
     }
 
-    /// Units left for a request of its kind: after the charge if the request was allowed, otherwise as they are.
+    /// Units left for a request of its kind: after the charge if the request was allowed and the rule had room for it, otherwise as
+    /// they are.
     pub fn remaining(&self) -> u64 {
         self.verdict.remaining
     }
@@ -322,12 +351,24 @@ impl<'a> Standing<'a> {
         Duration::from_micros(self.verdict.reset_after)
     }
 
-    /// Whether this rule refused the request.
+    /// Whether this rule refused the request. Never of a [shadow](Standing::is_shadow).
     pub fn is_refused(&self) -> bool {
-        self.verdict.wait != Wait::None
+        self.verdict.wait != Wait::None && !self.shadow
     }
 
-    /// How long the request must wait for this rule. `None` when this rule does not refuse it, or always will.
+    /// Whether the rule is only watched, for the key of this request: a [shadow](crate::Rule::shadow) rule, one whose
+    /// [share](crate::Rule::roll_out) of keys does not reach this one, or any while
+    /// [all are](crate::Limiter::set_shadow).
+    pub fn is_shadow(&self) -> bool {
+        self.shadow
+    }
+
+    /// Whether the rule would have refused the request, were it not a [shadow](Standing::is_shadow). It was charged nothing under it.
+    pub fn would_refuse(&self) -> bool {
+        self.verdict.wait != Wait::None && self.shadow
+    }
+
+    /// How long the request must wait for this rule; of a shadow, would have to. `None` when it fits, or never will.
     ///
     /// Under a [concurrency](crate::Rule::concurrency) rule nobody knows: a place is free when somebody is done. There it is a
     /// second, or less if a lease expires before that.

@@ -46,6 +46,11 @@ fn speaks_another(lists: Lists, headers: &HeaderMap) -> bool {
     })
 }
 
+/// The rules that applied but shadows: those hold nobody to a quota.
+fn enforced(decision: &Decision) -> impl Iterator<Item = &Applied> {
+    decision.applied().iter().filter(|applied| !applied.is_shadow())
+}
+
 /// `"per-user";q=20;w=12, "per-ip";q=1000;w=60`.
 fn named(snapshot: &Snapshot<'_>) -> Option<HeaderValue> {
     let policies = snapshot.decision.rules().policies();
@@ -54,7 +59,7 @@ fn named(snapshot: &Snapshot<'_>) -> Option<HeaderValue> {
         return policies.all_named();
     }
     let mut text = Text::new();
-    for applied in snapshot.decision.applied() {
+    for applied in enforced(snapshot.decision) {
         let Some(policy) = policies.of(applied.rule(), applied.is_critical()) else { continue };
         if !text.is_empty() {
             text.text(", ");
@@ -73,7 +78,7 @@ fn older(decision: &Decision) -> Option<HeaderValue> {
     if are_all(decision) {
         return policies.all_older();
     }
-    let applied = decision.applied().iter();
+    let applied = enforced(decision);
     let applied: Vec<&Policy> =
         applied.filter_map(|applied| policies.of(applied.rule(), applied.is_critical())).collect();
     HeaderValue::try_from(join_older(applied.into_iter())).ok().filter(|value| !value.is_empty())
@@ -83,14 +88,14 @@ fn older(decision: &Decision) -> Option<HeaderValue> {
 fn are_all(decision: &Decision) -> bool {
     let policies = decision.rules().policies();
     let ordinary = |applied: &&Applied| !applied.is_critical() && policies.of(applied.rule(), false).is_some();
-    decision.applied().iter().filter(ordinary).count() == policies.len()
+    enforced(decision).filter(ordinary).count() == policies.len()
 }
 
 /// `"per-user";r=0;t=1, "per-ip";r=871;t=36`.
 fn standings(snapshot: &Snapshot<'_>) -> Option<HeaderValue> {
     let policies = snapshot.decision.rules().policies();
     value(|text| {
-        for standing in snapshot.decision.standings() {
+        for standing in snapshot.decision.standings().filter(|standing| !standing.is_shadow()) {
             let Some(policy) = policies.of(standing.index(), standing.kept() == 0) else { continue };
             if !text.is_empty() {
                 text.text(", ");

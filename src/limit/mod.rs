@@ -5,6 +5,7 @@ mod fair_share;
 mod on_failure;
 mod quota;
 mod reserve;
+mod roll_out;
 mod rule;
 mod settle;
 
@@ -14,6 +15,7 @@ pub(crate) use fair_share::FairShare;
 pub use on_failure::OnFailure;
 pub use quota::Quota;
 pub(crate) use reserve::Reserve;
+pub(crate) use roll_out::RollOut;
 pub use rule::Rule;
 pub(crate) use rule::{Cost, When};
 pub(crate) use settle::Settle;

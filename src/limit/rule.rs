@@ -40,6 +40,8 @@ pub struct Rule {
     pub(crate) reserve: Option<Reserve>,
     pub(crate) protects_service: bool,
     pub(crate) fair_share: Option<FairShare>,
+    /// The share of keys that it is enforced for, in percent.
+    pub(crate) roll_out: f64,
 }
 
 /// How long a lease lasts unless a rule says otherwise.
@@ -104,6 +106,7 @@ impl Rule {
             reserve: None,
             protects_service: false,
             fair_share: None,
+            roll_out: 100.0,
         }
     }
 
@@ -351,6 +354,41 @@ impl Rule {
         self
     }
 
+    /// Watches before it enforces: the rule is charged and reported as ever, and never refuses. What it would have refused is told by
+    /// [`Decision::would_refuse`](crate::Decision::would_refuse), to an [`Observer`](crate::Observer) too, in the log, and in a
+    /// [header](crate::HeadersBuilder::shadow) if one asks for it; such a request is not charged under this rule, as it would not be if
+    /// it were refused. The quota fields do not show the rule.
+    ///
+    /// ```
+    /// use sluicegate::{key, Quota, Rule};
+    ///
+    /// Rule::gcra("per-user", Quota::per_second(5)).key(key::header("x-user")).shadow();
+    /// ```
+    ///
+    /// The same as [`roll_out(0)`](Rule::roll_out). For all rules at once, and live, there is
+    /// [`Limiter::set_shadow`](crate::Limiter::set_shadow). See the page on [shadows](crate::guide::shadow).
+    pub fn shadow(self) -> Rule {
+        self.roll_out(0)
+    }
+
+    /// Enforces the rule for this share of its keys, in percent, and is a [shadow](Rule::shadow) to the others. Which keys those are
+    /// is the same in every process and release, and a larger share only adds keys. 100 unless said otherwise; said twice, the last
+    /// holds.
+    ///
+    /// ```
+    /// use sluicegate::{key, Quota, Rule};
+    ///
+    /// Rule::gcra("per-user", Quota::per_second(5)).key(key::header("x-user")).roll_out(5);
+    /// Rule::gcra("per-ip", Quota::per_second(50)).key(key::ip()).roll_out(0.5);
+    /// ```
+    ///
+    /// A rule with one key, such as [`key::global()`](crate::key::global), is enforced for all or for none. A key closure's own
+    /// refusals are without a key, and hold when the share is 100.
+    pub fn roll_out(mut self, percent: impl Into<f64>) -> Rule {
+        self.roll_out = percent.into();
+        self
+    }
+
     /// Fixed windows begin this much after the multiples of their length: `per_day` with an offset of five hours
     /// begins at 05:00 UTC.
     pub fn offset(mut self, offset: Duration) -> Rule {
@@ -407,6 +445,9 @@ impl Rule {
                 "settle_by",
                 "the cost cannot be settled by the head and by the bytes of a response; give one".into(),
             );
+        }
+        if !(0.0..=100.0).contains(&self.roll_out) {
+            return bad("roll_out", format!("{} is out of range; give 0 to 100 percent", self.roll_out));
         }
         if let Some(problem) = self.key.as_ref().and_then(KeyBy::problem) {
             return bad("key", problem.to_owned());

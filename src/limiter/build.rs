@@ -6,12 +6,13 @@ use super::{
     leases::Leases,
     rules::{CheckedRule, Rules, SharedBy},
     settler::Settler,
+    shadow::Shadow,
     shared::Shared,
 };
 use crate::{
     clock::Clock,
     error::BuildError,
-    limit::{Limit, OnFailure, Rule},
+    limit::{Limit, OnFailure, RollOut, Rule},
     observer::{Observer, Observers},
     store::{Scope, Store, TenantCount},
 };
@@ -29,6 +30,7 @@ pub struct LimiterBuilder {
     on_failure: OnFailure,
     clock: Clock,
     observer: Option<Arc<dyn Observer>>,
+    shadow: bool,
 }
 
 impl LimiterBuilder {
@@ -41,6 +43,7 @@ impl LimiterBuilder {
             on_failure: OnFailure::default(),
             clock: Clock::store(),
             observer: None,
+            shadow: false,
         }
     }
 
@@ -91,6 +94,12 @@ impl LimiterBuilder {
         self
     }
 
+    /// Begins with all rules as shadows: see [`Limiter::set_shadow`], which ends that.
+    pub fn shadow(mut self, shadow: bool) -> LimiterBuilder {
+        self.shadow = shadow;
+        self
+    }
+
     /// The limiter.
     ///
     /// # Errors
@@ -123,6 +132,7 @@ impl LimiterBuilder {
                 count: Arc::new(TenantCount { scope: scope.for_tenants(), limit }),
             });
             let Some(key) = rule.key else { continue };
+            let roll_out = RollOut::new(&self.namespace, &rule.name, rule.roll_out);
             rules.push(CheckedRule {
                 index,
                 name: rule.name,
@@ -136,6 +146,7 @@ impl LimiterBuilder {
                 reserve: rule.reserve,
                 protects_service: rule.protects_service,
                 shared,
+                roll_out,
             });
         }
         // Where there is no limit, the store is never asked.
@@ -158,6 +169,7 @@ impl LimiterBuilder {
             warned_of_layering_twice: false.into(),
             observers,
             settler: Settler::new(),
+            shadow: Shadow::new(self.shadow),
         })))
     }
 }

@@ -41,10 +41,10 @@ impl<'a> Entry<'a> {
             Found::Key(key) => key,
             Found::Absent | Found::Refuse(_) => Key::absent(),
         };
-        // Which rule that is, and what it costs, is filled in by the limiter that is asked.
+        // Which rule that is, and what else it says, is filled in by the limiter that is asked.
         Entry {
             name,
-            pick: Pick { rule: 0, key, cost: 1, critical: false, tenant: None },
+            pick: Pick { rule: 0, key, cost: 1, shadow: false, critical: false, tenant: None },
             usual_cost: true,
             left_out: false,
             tenant: None,

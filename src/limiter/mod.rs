@@ -9,6 +9,7 @@ mod permit;
 mod pick;
 mod rules;
 mod settler;
+mod shadow;
 mod shared;
 
 use std::{
@@ -30,6 +31,7 @@ pub use permit::Permit;
 pub(crate) use pick::{Pick, Picked, Picks};
 pub(crate) use rules::Rules;
 use settler::Settler;
+use shadow::Shadow;
 pub(crate) use shared::Handle;
 use shared::Shared;
 
@@ -80,6 +82,7 @@ struct Inner {
     /// Told of what happens to settlements.
     observers: Observers,
     settler: Settler,
+    shadow: Shadow,
 }
 
 impl Limiter {
@@ -192,6 +195,7 @@ impl Limiter {
             } else if rule.limit().lease().is_some() {
                 entry.pick.cost = entry.pick.cost.min(1);
             }
+            entry.pick.shadow = self.is_shadow() || !rule.roll_out().enforces(entry.pick.key.as_bytes());
             entry.left_out = entry.pick.key.is_absent() || rule.limit().is_unlimited();
             any_left_out |= entry.left_out;
         }
@@ -270,6 +274,9 @@ impl Limiter {
         let done = self.0.store.acquire_now(&ask, &mut answer)?;
         if let (Ok(()), [verdict]) = (&done, answer.verdicts()) {
             let applied = Applied::new(pick, verdict);
+            if applied.would_refuse() {
+                self.0.shadow.log_decision(&Decision::one(Arc::clone(self.0.rules.handle()), applied));
+            }
             if let Some(observer) = &self.0.observer {
                 tell_of_one(observer, self.0.rules.handle(), applied);
             }
@@ -300,7 +307,13 @@ impl Limiter {
     fn line<'a>(&'a self, pick: &'a Pick) -> Option<Line<'a>> {
         let rule = self.0.rules.get(pick.rule)?;
         let line = Line::new(rule.scope(), pick.key.as_bytes(), rule.limit(), pick.cost);
-        Some(Line { on_failure: rule.on_failure(), critical: pick.critical, tenant: pick.tenant.as_deref(), ..line })
+        Some(Line {
+            on_failure: rule.on_failure(),
+            shadow: pick.shadow,
+            critical: pick.critical,
+            tenant: pick.tenant.as_deref(),
+            ..line
+        })
     }
 
     fn lines<'a, 'p: 'a>(&'a self, picks: impl Iterator<Item = &'p Pick>) -> SmallVec<[Line<'a>; 4]> {
@@ -328,7 +341,7 @@ impl Limiter {
                 Some(verdict) => applied.push(Applied::new(pick, &verdict)),
                 None => {
                     let rule = self.0.rules.get(pick.rule);
-                    refused |= rule.is_some_and(|rule| rule.on_failure() == OnFailure::Refuse);
+                    refused |= !pick.shadow && rule.is_some_and(|rule| rule.on_failure() == OnFailure::Refuse);
                 }
             }
         }
@@ -337,6 +350,9 @@ impl Limiter {
 
     #[inline]
     fn told(&self, decision: Decision) -> Decision {
+        if decision.would_refuse() {
+            self.0.shadow.log_decision(&decision);
+        }
         if let Some(observer) = &self.0.observer {
             observer.decided(&decision);
         }

@@ -13,6 +13,8 @@ pub(crate) struct Pick {
     pub(crate) rule: u16,
     pub(crate) key: Key,
     pub(crate) cost: u64,
+    /// Whether the rule is only watched, for this key.
+    pub(crate) shadow: bool,
     /// Whether it may use what the rule reserves.
     pub(crate) critical: bool,
     /// Who it is among those that share the rule's limit. Boxed, since few rules are shared.
@@ -43,7 +45,7 @@ impl Limiter {
                 Some(shared) => Some(shared.key.find_now(head)?),
                 None => None,
             };
-            if let Some(status) = add(&mut picks, rule, head, found, tenant) {
+            if let Some(status) = self.add(&mut picks, rule, head, found, tenant) {
                 return Some(Picked::Refuse(status));
             }
         }
@@ -58,30 +60,40 @@ impl Limiter {
                 Some(shared) => Some(shared.key.find(head).await),
                 None => None,
             };
-            if let Some(status) = add(&mut picks, rule, head, found, tenant) {
+            if let Some(status) = self.add(&mut picks, rule, head, found, tenant) {
                 return Picked::Refuse(status);
             }
         }
         Picked::Rules(picks)
     }
-}
 
-fn add(picks: &mut Picks, rule: &CheckedRule, head: &Parts, found: Found, tenant: Option<Found>) -> Option<StatusCode> {
-    match (found, tenant) {
-        (Found::Refuse(status), _) | (Found::Key(_), Some(Found::Refuse(status))) => return Some(status),
-        // Nothing is counted, so there is nothing to ask.
-        (Found::Key(_), _) if rule.limit().is_unlimited() => {}
-        (Found::Key(key), tenant) => {
-            let tenant = tenant.and_then(|tenant| rule.tenant(&key, tenant.key()));
-            picks.push(Pick {
+    fn add(
+        &self,
+        picks: &mut Picks,
+        rule: &CheckedRule,
+        head: &Parts,
+        found: Found,
+        tenant: Option<Found>,
+    ) -> Option<StatusCode> {
+        match (found, tenant) {
+            (Found::Refuse(status), _) | (Found::Key(_), Some(Found::Refuse(status))) => {
+                if !self.is_shadow() && rule.roll_out().is_whole() {
+                    return Some(status);
+                }
+                self.0.shadow.log(rule.name());
+            }
+            // Nothing is counted, so there is nothing to ask.
+            (Found::Key(_), _) if rule.limit().is_unlimited() => {}
+            (Found::Key(key), tenant) => picks.push(Pick {
                 rule: rule.index(),
-                key,
                 cost: rule.cost(head),
+                shadow: self.is_shadow() || !rule.roll_out().enforces(key.as_bytes()),
                 critical: rule.is_critical(head),
-                tenant,
-            });
+                tenant: tenant.and_then(|tenant| rule.tenant(&key, tenant.key())),
+                key,
+            }),
+            (Found::Absent, _) => {}
         }
-        (Found::Absent, _) => {}
+        None
     }
-    None
 }

@@ -5,7 +5,7 @@ use http::request::Parts;
 use crate::{
     headers::Policies,
     key::{Key, KeyBy},
-    limit::{Cost, Limit, OnFailure, Reserve, Settle, When},
+    limit::{Cost, Limit, OnFailure, Reserve, RollOut, Settle, When},
     store::{Scope, Tenant, TenantCount},
 };
 
@@ -29,6 +29,7 @@ pub(crate) struct CheckedRule {
     pub(super) when: When,
     pub(super) on_failure: OnFailure,
     pub(super) settle: Settle,
+    pub(super) roll_out: RollOut,
     pub(super) reserve: Option<Reserve>,
     pub(super) protects_service: bool,
     pub(super) shared: Option<SharedBy>,
@@ -76,6 +77,11 @@ impl CheckedRule {
     /// Whether its cost is worked out for each request.
     pub(super) fn has_own_cost(&self) -> bool {
         matches!(self.cost, Cost::By(_))
+    }
+
+    #[inline]
+    pub(super) fn roll_out(&self) -> RollOut {
+        self.roll_out
     }
 
     /// Whether the request may use what the rule reserves.

@@ -69,6 +69,8 @@ mod scenarios;
 mod security;
 mod sentinel;
 mod settle;
+mod shadow;
+mod shadow_traces;
 mod support;
 #[cfg(feature = "tls")]
 mod tls;

@@ -45,11 +45,15 @@ impl Inner {
                 one.wait = fair::wait(one.wait, now, count.reset_after);
             }
         }
-        let fits = judged.iter().all(|(.., one)| one.wait == Wait::None);
+        let fits = rules.iter().all(|(line, .., one)| line.shadow || one.wait == Wait::None);
+        let charged = rules.iter().map(|(line, .., one)| (line, spend && fits && one.wait == Wait::None));
+        // A tenant's use is counted where its rule is charged.
+        let of_tenants = charged.clone().filter(|(line, _)| line.tenant.is_some());
+        let charges: SmallVec<[bool; 4]> = charged.clone().chain(of_tenants).map(|(_, charge)| charge).collect();
         let mut verdicts = SmallVec::with_capacity(judged.len());
-        for (line, hash, key, one) in judged {
+        for ((line, hash, key, one), charge) in judged.into_iter().zip(charges) {
             let Some(shard) = locked.get_mut(place_of(hash)) else { continue };
-            verdicts.push(shard.finish(hash, line, key, at, one, spend && fits));
+            verdicts.push(shard.finish(hash, line, key, at, one, charge));
         }
         verdicts.truncate(ask.lines.len());
         Ok(Answer { verdicts })

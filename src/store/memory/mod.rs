@@ -168,11 +168,13 @@ impl Inner {
                 Err(Full) => full |= 1 << place,
             }
         }
-        let fits = full == overflowing && judged.iter().all(|(.., one)| one.wait == Wait::None);
+        let fits = full == overflowing && judged.iter().all(|(line, .., one)| line.shadow || one.wait == Wait::None);
         let mut verdicts = SmallVec::with_capacity(judged.len());
         for (line, hash, key, one) in judged {
             let Some(shard) = locked.get_mut(place_of(hash)) else { continue };
-            verdicts.push(shard.finish(hash, line, key, at, one, spend && fits));
+            // One that is only watched may not fit though the others do.
+            let charge = spend && fits && one.wait == Wait::None;
+            verdicts.push(shard.finish(hash, line, key, at, one, charge));
         }
         if full == overflowing { Ok(Answer { verdicts }) } else { Err(full) }
     }

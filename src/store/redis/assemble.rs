@@ -3,7 +3,10 @@
 //! A script is the same text for the same sequence, whatever the quotas, keys and costs, so its digest is too. Names that end
 //! in `_N` belong to one rule: `level_N` becomes `level_1`, `level_2` and so on. Those in `_M` belong to the count of its tenant.
 
-use crate::{algorithm::Params, store::Purpose};
+use crate::{
+    algorithm::Params,
+    store::{Line, Purpose},
+};
 
 /// An algorithm as the scripts tell them apart.
 pub(super) type Kind = u8;
@@ -36,6 +39,10 @@ const MOST_LOCAL: usize = 180;
 pub(super) const SPARING: Kind = 64;
 /// The same for a rule that is shared by tenants: the counts of these come after those of all rules, in the same order.
 pub(super) const SHARED: Kind = 128;
+
+/// What stands for a shadow rule, and for another.
+const SHADOW: u8 = b'1';
+const ENFORCED: u8 = b'0';
 
 /// The lines of a library before its script.
 const LINES_BEFORE: usize = 2;
@@ -102,6 +109,13 @@ fn steps(operation: Operation, file: File) -> &'static [&'static str] {
 
 fn algorithm(kind: Kind) -> Option<File> {
     ALGORITHMS.get(usize::from(kind % SPARING)).copied()
+}
+
+/// Which of the lines are shadows, as a script is told it: nothing if none is.
+#[inline]
+pub(super) fn shadow_of(lines: &[Line<'_>]) -> Option<Vec<u8>> {
+    let flag = |line: &Line<'_>| if line.shadow { SHADOW } else { ENFORCED };
+    lines.iter().any(|line| line.shadow).then(|| lines.iter().map(flag).collect())
 }
 
 pub(super) fn kind_of(params: &Params) -> Kind {
@@ -215,20 +229,26 @@ impl Assembled {
     }
 
     fn acquire(&mut self) {
-        let fits = self.rules.iter().map(|(rule, _)| name("retry", *rule, self.wide) + " == 0");
+        let (rules, wide) = (self.rules.clone(), self.wide);
+        let fits = rules.iter().map(|(rule, _)| {
+            format!("({} == 0 or shadow and shadow:byte({rule}) == {SHADOW})", name("retry", *rule, wide))
+        });
+        self.line("local shadow = ARGV[2]");
         self.line(&format!("local granted = spend == 1 and {}", join(fits, " and ")));
-        self.line("if granted then");
-        let counts = || self.rules.iter().copied().chain(self.tenants());
-        let counts: Vec<(usize, File)> = counts().collect();
-        for (rule, file) in &counts {
-            self.section(*file, "charge", *rule);
-        }
-        self.line("end");
-        for (rule, file) in counts {
+        // A tenant's use is counted where its rule is charged.
+        let tenants =
+            self.tenants().into_iter().zip(&self.shared).map(|((tenant, file), (rule, _))| (tenant, file, *rule));
+        let counts: Vec<(usize, File, usize)> =
+            rules.into_iter().map(|(rule, file)| (rule, file, rule)).chain(tenants).collect();
+        for (rule, file, judged) in counts {
+            self.line(&format!("do local granted = granted and {} == 0", name("retry", judged, wide)));
+            self.line("if granted then");
+            self.section(file, "charge", rule);
+            self.line("end");
             self.section(file, "standing", rule);
             self.section(ACQUIRE, "write_if", rule);
             self.section(file, "write", rule);
-            self.line("end");
+            self.line("end end");
         }
         self.answer(|rule, wide| name("retry", rule, wide));
     }

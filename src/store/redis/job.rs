@@ -3,7 +3,10 @@
 use redis::Cmd;
 use smallvec::SmallVec;
 
-use super::wire::{self, Args};
+use super::{
+    assemble::shadow_of,
+    wire::{self, Args},
+};
 use crate::store::{Ask, GIVE_RECORD_TTL, Id, Line, Purpose, Settlement};
 
 #[derive(Clone, Copy)]
@@ -47,6 +50,9 @@ impl Job<'_> {
                         }
                     }
                     command.arg(args.as_bytes());
+                    if let Some(shadow) = shadow_of(ask.lines).filter(|_| ask.purpose.decides()) {
+                        command.arg(shadow);
+                    }
                 }
                 Some(id) => {
                     command.arg(count + 1);

@@ -16,6 +16,7 @@ pub(super) struct Window {
     pub(super) name: Vec<u8>,
     pub(super) limit: u64,
     pub(super) cost: u64,
+    pub(super) shadow: bool,
     /// What must be left for it to fit.
     need: u64,
     /// For the count, in milliseconds.
@@ -42,12 +43,18 @@ impl Window {
         // Escaped names have no `=`, so this is no rule's. Windows live in names, since no script can look into a value.
         name.extend_from_slice(format!("={start}+{window}").as_bytes());
         let ttl = end.saturating_sub(now).div_ceil(1_000) + margin;
-        Some(Window { name, limit: params.limit, cost: line.cost, need: line.need(), ttl, start, end })
+        let (limit, cost, need, shadow) = (params.limit, line.cost, line.need(), line.shadow);
+        Some(Window { name, limit, cost, need, shadow, ttl, start, end })
     }
 
     /// What the count may come to with the cost.
     pub(super) fn most(&self) -> u64 {
         self.limit.saturating_sub(self.need.saturating_sub(self.cost))
+    }
+
+    /// What to add for its cost. Of a shadow that can never fit nothing.
+    pub(super) fn amount(&self) -> i64 {
+        if self.need > self.limit { 0 } else { i64::try_from(self.cost).unwrap_or(i64::MAX) }
     }
 
     /// Whether it is this window at that time.
