@@ -23,6 +23,7 @@
 //! quota that has since changed, in a way that later answers depend on when this was noticed. A repaired state is stored
 //! even when the request is refused, so that the wait promised now still holds later. Nothing else is stored on a refusal.
 
+pub(crate) mod ban;
 pub(crate) mod concurrency;
 pub(crate) mod fixed_window;
 pub(crate) mod gcra;
@@ -87,6 +88,7 @@ pub(crate) enum Params {
     LeakyBucket(Parts),
     Gcra(Parts),
     Concurrency(concurrency::Params),
+    Ban(ban::Params),
 }
 
 /// What is remembered for one key of one rule.
@@ -99,6 +101,7 @@ pub(crate) enum State {
     LeakyBucket(leaky_bucket::State),
     Gcra(gcra::State),
     Concurrency(Box<concurrency::State>),
+    Ban(ban::State),
 }
 
 /// Calls one step of whichever algorithm it is; `advance` has made sure that the state is of the same.
@@ -112,6 +115,7 @@ macro_rules! step {
             (Params::LeakyBucket($params), State::LeakyBucket($own)) => $step,
             (Params::Gcra($params), State::Gcra($own)) => $step,
             (Params::Concurrency($params), State::Concurrency($own)) => $step,
+            (Params::Ban($params), State::Ban($own)) => $step,
             _ => $other,
         }
     };
@@ -142,6 +146,7 @@ impl Params {
             Params::LeakyBucket(_) => State::LeakyBucket(leaky_bucket::State::default()),
             Params::Gcra(_) => State::Gcra(gcra::State::default()),
             Params::Concurrency(_) => State::Concurrency(Box::default()),
+            Params::Ban(_) => State::Ban(ban::State::default()),
         }
     }
 
@@ -160,10 +165,10 @@ impl Params {
         step!(self, state, |params, own| Steps::advance(params, own, at), else false)
     }
 
-    /// How long `cost` must wait. A cost of zero is free and never waits.
+    /// How long `cost` must wait. A cost of zero is free and never waits, but for a ban, which refuses whatever the cost.
     #[inline]
     pub(crate) fn wait(&self, state: &State, at: Moment, cost: u64) -> Wait {
-        if cost == 0 {
+        if cost == 0 && !matches!(self, Params::Ban(_)) {
             return Wait::None;
         }
         step!(self, state, |params, own| Steps::wait(params, own, at, cost), else Wait::Never)
@@ -183,19 +188,24 @@ impl Params {
 
     /// Spends of `cost` as much as is left, in whole units; answers how much that was.
     pub(crate) fn take(&self, state: &mut State, at: Moment, cost: u64, id: u64) -> u64 {
+        if let Params::Ban(_) = self {
+            // Strikes are owed.
+            return 0;
+        }
         let cost = cost.min(self.left(state, at).remaining);
         self.charge(state, at, cost, id);
         cost
     }
 
-    /// Spends `cost` though it may not be there: a token bucket owes what it lacks, of others as much is spent as is left. Answers
-    /// how much that was.
+    /// Spends `cost` though it may not be there: a token bucket owes what it lacks, a ban counts strikes, of others as much is spent
+    /// as is left. Answers how much that was.
     pub(crate) fn owe(&self, state: &mut State, at: Moment, cost: u64, id: u64) -> u64 {
         match (self, state) {
             (Params::TokenBucket(parts), State::TokenBucket(own)) => {
                 parts.owe(own, cost);
                 cost
             }
+            (Params::Ban(params), State::Ban(own)) => params.strike(own, at, cost, id),
             (_, state) => self.take(state, at, cost, id),
         }
     }
@@ -228,6 +238,7 @@ impl Params {
         match self {
             Params::Concurrency(_) => id,
             Params::SlidingLog(_) => now,
+            Params::Ban(_) => 0,
             _ => now.saturating_add(reset_after),
         }
     }

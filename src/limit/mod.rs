@@ -1,11 +1,14 @@
 //! What users say about limits: [`Rule`]s with a [`Quota`] each, checked and turned into [`Limit`]s when a limiter is built.
 
+mod ban;
 mod compiled;
 mod on_failure;
+mod penalty;
 mod quota;
 mod rule;
 mod settle;
 
+pub use ban::Ban;
 pub(crate) use compiled::micros;
 pub use compiled::{Algorithm, Limit};
 pub use on_failure::OnFailure;

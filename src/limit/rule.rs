@@ -2,7 +2,7 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use http::{request::Parts, response};
 
-use super::{Algorithm, Limit, OnFailure, Quota, compiled::micros, settle::Settle};
+use super::{Algorithm, Ban, Limit, OnFailure, Quota, compiled::micros, settle::Settle};
 use crate::{
     algorithm::fixed_window::Start,
     error::BuildError,
@@ -37,6 +37,7 @@ pub struct Rule {
     pub(crate) when: When,
     pub(crate) on_failure: Option<OnFailure>,
     pub(crate) settle: Settle,
+    pub(crate) ban: Option<Ban>,
 }
 
 /// How long a lease lasts unless a rule says otherwise.
@@ -98,6 +99,7 @@ impl Rule {
             when: When::default(),
             on_failure: None,
             settle: Settle::default(),
+            ban: None,
         }
     }
 
@@ -342,7 +344,7 @@ impl Rule {
         if concurrent && self.settle.is_needed() {
             return bad(
                 "settle",
-                "a place of a concurrency limit is free when its request ends; drop .count_if(..) and .settle_by(..)"
+                "a place of a concurrency limit is free when its request ends; drop .count_if(..), .settle_by(..) and .penalize_by(..)"
                     .into(),
             );
         }
@@ -369,6 +371,7 @@ impl Rule {
                 ),
             );
         }
+        self.check_ban()?;
         let quota = self.lease.map_or(self.quota, |lease| Quota::per(self.quota.amount(), lease));
         Limit::new(name, self.algorithm, quota, self.start)
     }

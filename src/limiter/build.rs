@@ -1,7 +1,8 @@
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, iter, sync::Arc};
 
 use super::{
     Inner, Limiter,
+    bans::CheckedBan,
     failures::Failures,
     leases::Leases,
     rules::{CheckedRule, Rules},
@@ -118,6 +119,10 @@ impl LimiterBuilder {
                 ));
             }
             let scope = scope(&self.namespace, &rule.name, self.same_slot)?;
+            let ban = match rule.ban {
+                Some(ban) => Some(CheckedBan { limit: ban.check(&rule.name)?, scope: scope.for_ban(), ban }),
+                None => None,
+            };
             let Some(key) = rule.key else { continue };
             rules.push(CheckedRule {
                 index,
@@ -129,11 +134,20 @@ impl LimiterBuilder {
                 when: rule.when,
                 on_failure: rule.on_failure.unwrap_or(self.on_failure),
                 settle: rule.settle,
+                ban,
             });
         }
         // Where there is no limit, the store is never asked.
         let limited = rules.iter().filter(|rule| !rule.limit().is_unlimited());
-        let limits: Vec<(&str, &Limit)> = limited.map(|rule| (rule.name(), rule.limit())).collect();
+        let limits = limited.flat_map(|rule| {
+            let ban = rule.ban().map(|ban| (rule.name(), &ban.limit));
+            iter::once((rule.name(), rule.limit())).chain(ban)
+        });
+        let limits: Vec<(&str, &Limit)> = limits.collect();
+        if limits.len() > MOST_RULES {
+            let text = format!("{} rules and bans in one decision; give at most {MOST_RULES}", limits.len());
+            return Err(BuildError::new("rules", text));
+        }
         self.store.accept(&limits)?;
         let observers = Observers::default();
         if let Some(observer) = &self.observer {

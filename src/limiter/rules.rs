@@ -2,6 +2,8 @@ use std::{fmt, time::Duration};
 
 use http::request::Parts;
 
+use super::bans::CheckedBan;
+
 use crate::{
     headers::Policies,
     key::KeyBy,
@@ -15,6 +17,7 @@ pub(crate) struct Rules {
     policies: Policies,
     any_waits: bool,
     any_settles: bool,
+    any_bans: bool,
     shortest_lease: Option<Duration>,
 }
 
@@ -29,6 +32,7 @@ pub(crate) struct CheckedRule {
     pub(super) when: When,
     pub(super) on_failure: OnFailure,
     pub(super) settle: Settle,
+    pub(super) ban: Option<CheckedBan>,
 }
 
 impl CheckedRule {
@@ -73,6 +77,21 @@ impl CheckedRule {
         &self.settle
     }
 
+    pub(super) fn ban(&self) -> Option<&CheckedBan> {
+        self.ban.as_ref()
+    }
+
+    /// What those get who are banned.
+    pub(crate) fn ban_status(&self) -> Option<http::StatusCode> {
+        self.ban.as_ref().map(CheckedBan::status)
+    }
+
+    /// Whether its requests need something that outlives their decision.
+    fn needs_charge(&self) -> bool {
+        let by_response = self.ban.as_ref().is_some_and(|ban| !ban.counts_refusals());
+        self.has_own_cost() || self.settle.is_needed() || self.settle.is_offered() || by_response
+    }
+
     /// The cost of a call that is no request.
     pub(super) fn usual_cost(&self) -> u64 {
         match self.cost {
@@ -86,9 +105,10 @@ impl Rules {
     pub(super) fn new(rules: Vec<CheckedRule>) -> Rules {
         let policies = Policies::new(rules.iter().map(|rule| (rule.name(), rule.limit())));
         let any_waits = rules.iter().any(|rule| rule.key.waits());
-        let any_settles = rules.iter().any(|rule| rule.has_own_cost() || rule.settle.is_needed());
+        let any_settles = rules.iter().any(CheckedRule::needs_charge);
+        let any_bans = rules.iter().any(|rule| rule.ban.is_some());
         let shortest_lease = rules.iter().filter_map(|rule| rule.limit.lease()).min();
-        Rules { rules: rules.into(), policies, any_waits, any_settles, shortest_lease }
+        Rules { rules: rules.into(), policies, any_waits, any_settles, any_bans, shortest_lease }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -118,6 +138,11 @@ impl Rules {
     #[inline]
     pub(super) fn any_settles(&self) -> bool {
         self.any_settles
+    }
+
+    #[inline]
+    pub(super) fn any_bans(&self) -> bool {
+        self.any_bans
     }
 
     pub(super) fn any_waits(&self) -> bool {

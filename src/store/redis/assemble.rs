@@ -11,7 +11,7 @@ use crate::{algorithm::Params, store::Purpose};
 pub(super) type Kind = u8;
 
 /// The files, in the order of [`kind_of`].
-const ALGORITHMS: [File; 7] = [
+const ALGORITHMS: [File; 8] = [
     File { name: "fixed_window", text: include_str!("../../../lua/algorithms/fixed_window.lua") },
     File { name: "sliding_log", text: include_str!("../../../lua/algorithms/sliding_log.lua") },
     File { name: "sliding_counter", text: include_str!("../../../lua/algorithms/sliding_counter.lua") },
@@ -19,6 +19,7 @@ const ALGORITHMS: [File; 7] = [
     File { name: "leaky_bucket", text: include_str!("../../../lua/algorithms/leaky_bucket.lua") },
     File { name: "gcra", text: include_str!("../../../lua/algorithms/gcra.lua") },
     File { name: "concurrency", text: include_str!("../../../lua/algorithms/concurrency.lua") },
+    File { name: "ban", text: include_str!("../../../lua/algorithms/ban.lua") },
 ];
 const ACQUIRE: File = File { name: "acquire", text: include_str!("../../../lua/ops/acquire.lua") };
 const BATCH: File = File { name: "batch", text: include_str!("../../../lua/ops/batch.lua") };
@@ -30,8 +31,8 @@ const COMMON_NAMES: &str = "repaired retry remaining reset";
 /// The arguments before those of the rules.
 pub(super) const COMMON_ARGS: &str = "now not_after tolerance margin spend";
 
-/// Lua has 200 local variables; from here on the names of rules are fields of a table.
-const MOST_LOCAL: usize = 12;
+/// Lua has 200 local variables, and sections have some of their own; from here on the names of rules are fields of a table.
+const MOST_LOCAL: usize = 170;
 
 /// The lines of a library before its script.
 const LINES_BEFORE: usize = 2;
@@ -72,6 +73,12 @@ impl File {
         self.text.lines().find_map(|line| line.strip_prefix("--@ ")?.strip_prefix(section)).unwrap_or_default().trim()
     }
 
+    /// How many variables a rule has, a receipt among them.
+    fn locals(self) -> usize {
+        let words = [self.words("args"), self.words("names"), COMMON_NAMES];
+        words.iter().map(|words| words.split(' ').count()).sum::<usize>() + 1
+    }
+
     fn has(self, section: &str) -> bool {
         self.section(section).next().is_some()
     }
@@ -105,6 +112,7 @@ pub(super) fn kind_of(params: &Params) -> Kind {
         Params::LeakyBucket(_) => 4,
         Params::Gcra(_) => 5,
         Params::Concurrency(_) => 6,
+        Params::Ban(_) => 7,
     }
 }
 
@@ -121,9 +129,9 @@ pub(super) struct Assembled {
 impl Assembled {
     /// The script that does this to rules of these algorithms, in this order.
     pub(super) fn new(operation: Operation, kinds: &[Kind]) -> Assembled {
-        let wide = kinds.len() > MOST_LOCAL;
         let rules: Vec<(usize, File)> =
             (1..).zip(kinds).filter_map(|(rule, kind)| Some((rule, *ALGORITHMS.get(usize::from(*kind))?))).collect();
+        let wide = rules.iter().map(|(_, file)| file.locals()).sum::<usize>() > MOST_LOCAL;
         let mut out = Assembled { text: String::new(), origins: Vec::new(), rules, wide, looped: false };
 
         out.section(ACQUIRE, "begin", 0);
@@ -166,6 +174,7 @@ impl Assembled {
             out.line("end end");
             out.section(file, "standing", rule);
             out.write_settled(file, rule, true);
+            out.section(file, "told", rule);
             out.line("end end");
         }
         out.section(BATCH, "end", 0);
@@ -346,7 +355,7 @@ mod tests {
 
     #[test]
     fn no_name_of_a_rule_is_left_open() {
-        for kinds in [&[0, 1, 2, 3, 4, 5, 6][..], &[1; 40]] {
+        for kinds in [&[0, 1, 2, 3, 4, 5, 6, 7][..], &[1; 40]] {
             let settling = [Operation::Take, Operation::Owe, Operation::Give];
             for operation in settling.into_iter().chain([Operation::Acquire, Operation::Leases]) {
                 let text = Assembled::new(operation, kinds).text;
@@ -357,7 +366,7 @@ mod tests {
 
     #[test]
     fn no_name_is_left_open_in_a_batch() {
-        let text = Assembled::batch(&[0, 1, 2, 3, 4, 5]).text;
+        let text = Assembled::batch(&[0, 1, 2, 3, 4, 5, 7]).text;
         assert!(!text.contains("_N") && !text.contains("[N]") && text.contains("KEYS[i]"), "{text}");
     }
 

@@ -112,7 +112,7 @@ impl Cluster {
             };
             let returned = refused && ask.purpose == Purpose::Spend && answer.fits();
             for ((place, line), verdict) in share.places.iter().zip(&share.lines).zip(answer.verdicts()) {
-                if returned {
+                if returned && line.cost > 0 {
                     granted.push(Kept::new(share.slot, &Line { receipt: verdict.receipt, ..*line }));
                 }
                 if let Some(known) = verdicts.get_mut(*place) {
