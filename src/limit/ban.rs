@@ -138,7 +138,10 @@ impl Ban {
             }
         }
         if at_most < self.lasting {
-            return bad(format!("at_most {at_most:?} is shorter than the first, {:?}; give that or more", self.lasting));
+            return bad(format!(
+                "at_most {at_most:?} is shorter than the first, {:?}; give that or more",
+                self.lasting
+            ));
         }
         let (first, longest) = (micros(self.lasting) / 1_000, micros(at_most) / 1_000);
         // Also what is not a number is not in there.

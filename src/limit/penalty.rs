@@ -43,7 +43,8 @@ impl Rule {
     pub(super) fn check_ban(&self) -> Result<(), BuildError> {
         let Some(ban) = &self.ban else { return Ok(()) };
         if self.quota.is_unlimited() {
-            let text = "a rule without a limit is never asked about; give it a quota, a large one if only the ban matters";
+            let text =
+                "a rule without a limit is never asked about; give it a quota, a large one if only the ban matters";
             return Err(BuildError::rule(&self.name, "ban", text.into()));
         }
         ban.check(&self.name).map(drop)

@@ -69,7 +69,8 @@ impl Limiter {
         purpose: Purpose,
     ) -> Decision {
         let bans = picks.clone().filter(|pick| self.ban_of(pick).is_some()).count();
-        let (Some(own), Some(of_bans)) = (answer.verdicts.get(..picks.len()), answer.verdicts.get(picks.len()..)) else {
+        let (Some(own), Some(of_bans)) = (answer.verdicts.get(..picks.len()), answer.verdicts.get(picks.len()..))
+        else {
             return self.failed(miscounted(), picks);
         };
         if of_bans.len() != bans {
