@@ -22,6 +22,9 @@ pub(crate) const LARGEST_FACTOR: u64 = 100;
 /// What factors are counted in.
 pub(crate) const THOUSAND: u64 = 1_000;
 pub(crate) const MOST_STRIKES: u64 = 1_000_000;
+/// Lengths are exact in Lua.
+const _: () = assert!(LONGEST * LARGEST_FACTOR * THOUSAND < super::EXACT);
+
 /// More bans than this do not count.
 const HIGHEST_LEVEL: u8 = 64;
 
@@ -170,11 +173,6 @@ impl Steps<State> for Params {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lengths_are_exact_in_lua() {
-        assert!(LONGEST * LARGEST_FACTOR * THOUSAND < super::super::EXACT);
-    }
 
     #[test]
     fn each_ban_is_longer_than_the_one_before_up_to_the_longest() {

@@ -2,7 +2,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use http::{StatusCode, response::Parts};
 
-use super::{Limit, micros};
+use super::{Limit, micros, settle::OfResponse};
 use crate::{
     algorithm::ban::{self, LARGEST_FACTOR, MOST_STRIKES, THOUSAND},
     error::BuildError,
@@ -39,7 +39,7 @@ pub struct Ban {
     factor: f64,
     at_most: Option<Duration>,
     forgotten_after: Duration,
-    pub(crate) responses: Option<Arc<dyn Fn(&Parts) -> bool + Send + Sync>>,
+    pub(crate) responses: Option<Arc<OfResponse<bool>>>,
     pub(crate) status: StatusCode,
 }
 

@@ -2,7 +2,7 @@ use std::{fmt, sync::Arc};
 
 use http::response::Parts;
 
-type OfResponse<T> = dyn Fn(&Parts) -> T + Send + Sync;
+pub(super) type OfResponse<T> = dyn Fn(&Parts) -> T + Send + Sync;
 
 /// How a rule learns what a request really cost.
 #[derive(Clone, Default)]

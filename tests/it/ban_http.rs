@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::{Router, body::Body, http::Request, routing::get};
 use http::{Response, StatusCode};
 use sluicegate::{
-    Ban, Charge, Clock, Limiter, LimiterBuilder, ManualClock, MemoryStore, Quota, RateLimitLayer, Rule, key,
+    Ban, Charge, Clock, Headers, Limiter, LimiterBuilder, ManualClock, MemoryStore, Quota, RateLimitLayer, Rule, key,
     refusal::Cause,
 };
 
@@ -21,7 +21,7 @@ fn logins() -> Rule {
 }
 
 /// Answers with the status that the path names.
-fn app(layer: RateLimitLayer) -> Router {
+fn app_of(layer: RateLimitLayer) -> Router {
     let status = |axum::extract::Path(status): axum::extract::Path<u16>| async move {
         StatusCode::from_u16(status).expect("a status")
     };
@@ -31,7 +31,7 @@ fn app(layer: RateLimitLayer) -> Router {
 /// A limiter and its application, without jitter.
 fn serving(builder: LimiterBuilder, clock: &ManualClock, rule: Rule) -> (Limiter, Router) {
     let limiter = builder.clock(Clock::manual(clock.clone())).rule(rule).build().expect("sound");
-    (limiter.clone(), app(RateLimitLayer::new(limiter).jitter(false)))
+    (limiter.clone(), app_of(RateLimitLayer::new(limiter).jitter(false)))
 }
 
 async fn status(limiter: &Limiter, app: &Router, user: &str, wanted: u16) -> Response<Body> {
@@ -77,11 +77,14 @@ async fn a_ban_is_told_apart_from_a_quota() {
     );
     // Where the quota refuses too, its reset is still its own.
     let once = Rule::fixed_window("logins", Quota::per_minute(1)).key(key::header("x-user"));
-    let (limiter, app) = serving(Backend::memory().builder(), &clock, once.ban(Ban::after(1).lasting(900 * SECOND)));
+    let (limiter, _) = serving(Backend::memory().builder(), &clock, once.ban(Ban::after(1).lasting(900 * SECOND)));
+    let headers = Headers::builder().ietf().x_ratelimit_delta().build().expect("sound");
+    let app = app_of(RateLimitLayer::new(limiter.clone()).jitter(false).headers(headers));
     status(&limiter, &app, "eve", 200).await;
     let by_quota = status(&limiter, &app, "eve", 200).await;
     let banned = status(&limiter, &app, "eve", 200).await;
     assert_eq!(field(&banned, "retry-after"), Some("900"));
+    assert_ne!(field(&banned, "x-ratelimit-reset"), Some("900"));
     for name in ["ratelimit", "x-ratelimit-reset", "x-ratelimit-remaining"] {
         assert_eq!(field(&banned, name), field(&by_quota, name), "{name}");
     }
@@ -116,7 +119,7 @@ async fn refusals_of_ones_own_know_the_cause() {
         assert!(refusal.decision().is_some_and(sluicegate::Decision::is_banned));
         Response::new(Body::from("go away"))
     });
-    let response = ask(&app(layer), Request::builder().uri("/200").header("x-user", "eve")).await;
+    let response = ask(&app_of(layer), Request::builder().uri("/200").header("x-user", "eve")).await;
     assert_eq!(text(response).await, "go away");
 }
 
