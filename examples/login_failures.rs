@@ -1,5 +1,5 @@
 //! Five wrong passwords a quarter of an hour from one address; right ones are free. Whoever goes on guessing, and is refused three times
-//! more within a minute, is banned for ten minutes, then for twenty, and so on.
+//! more within a minute, is banned for half an hour, then for a whole one, and so on.
 //!
 //! Serves on `LISTEN`, 127.0.0.1:3000 unless set:
 //!
@@ -27,7 +27,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             Rule::sliding_log("failed-logins", Quota::per(5, quarter))
                 .key(key::ip())
                 .count_if(|response| response.status == StatusCode::UNAUTHORIZED)
-                .ban(Ban::after(3).refusals().lasting(Duration::from_secs(600)).escalating(2.0).forbidden())
+                .ban(Ban::after(3).refusals().lasting(2 * quarter).escalating(2.0).forbidden())
                 // Better no login than a guessed password.
                 .on_failure(OnFailure::Refuse),
         )
