@@ -37,6 +37,17 @@ struct More {
     outer: Option<Decision>,
     /// The places that the request holds.
     permit: Option<Permit>,
+    /// The bans that refuse the request.
+    bans: Box<[Banned]>,
+}
+
+/// A ban that refuses a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Banned {
+    /// Whose ban it is.
+    pub(crate) rule: u16,
+    /// How long it lasts from now, in microseconds.
+    pub(crate) micros: u64,
 }
 
 /// A rule that applied, and how it stands.
@@ -163,6 +174,29 @@ impl Decision {
         self
     }
 
+    /// Notes that the request is refused for these.
+    pub(crate) fn banned(mut self, bans: Vec<Banned>) -> Decision {
+        if !bans.is_empty() {
+            Arc::make_mut(self.more.get_or_insert_default()).bans = bans.into();
+        }
+        self
+    }
+
+    /// Whether a [ban](crate::Rule::ban) refused the request. Its rules may admit it all the same, or refuse it too.
+    pub fn is_banned(&self) -> bool {
+        !self.banned_by().is_empty()
+    }
+
+    /// The rules whose bans refused the request, and how long these last from now.
+    pub fn bans(&self) -> impl Iterator<Item = (&str, Duration)> + '_ {
+        let named = |banned: &Banned| Some((self.rules.get(banned.rule)?.name(), Duration::from_micros(banned.micros)));
+        self.banned_by().iter().filter_map(named)
+    }
+
+    pub(crate) fn banned_by(&self) -> &[Banned] {
+        self.more.as_ref().map_or(&[], |more| &more.bans)
+    }
+
     /// The places that the request holds under [concurrency](crate::Rule::concurrency) rules, if it holds any. This decision
     /// and its clones hold them too; a permit is for what outlives them.
     pub fn permit(&self) -> Option<Permit> {
@@ -182,9 +216,9 @@ impl Decision {
         !self.is_refused()
     }
 
-    /// Whether a rule refused the request. Nothing was spent then, in any rule.
+    /// Whether a rule refused the request, or its ban. Nothing was spent then, in any rule.
     pub fn is_refused(&self) -> bool {
-        self.is_over_quota() || self.more.as_ref().is_some_and(|more| more.refused)
+        self.is_over_quota() || self.more.as_ref().is_some_and(|more| more.refused || !more.bans.is_empty())
     }
 
     /// Whether a quota refused the request, and not only a rule that refuses what the store gave no answer to.
@@ -210,7 +244,9 @@ impl Decision {
         if self.can_never_fit() {
             return None;
         }
-        self.standings().filter(Standing::is_refused).filter_map(|standing| standing.retry_after()).max()
+        let bans = self.banned_by().iter().map(|banned| Duration::from_micros(banned.micros));
+        let refused = self.standings().filter(Standing::is_refused);
+        refused.filter_map(|standing| standing.retry_after()).chain(bans).max()
     }
 
     /// Whether a rule refused a cost above its capacity, which no waiting helps.
@@ -281,6 +317,9 @@ impl fmt::Debug for Decision {
             Some(failure) => debug.field("failure", failure),
             None => debug.field("allowed", &self.is_allowed()),
         };
+        if self.is_banned() {
+            debug.field("banned", &self.banned_by());
+        }
         for standing in self.standings() {
             debug.field(standing.name, &standing.verdict);
         }

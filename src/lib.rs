@@ -29,6 +29,7 @@
 //! | a limit: algorithm, quota, key, cost | [`Rule`], [`Quota`], the [algorithms](guide::algorithms) |
 //! | monthly quotas, tiers without a limit | [`Quota`], the page on [quotas](guide::quotas) |
 //! | costs that are known afterwards, responses that do not count | [`Charge`], [`Rule::count_if`], the page on [costs](guide::costs) |
+//! | penalties, and bans after refusals or bad responses | [`Ban`], [`Charge::penalize`], the page on [bans](guide::bans) |
 //! | whose requests count together | [`key`], [`Rule::key_by`] |
 //! | the client's address behind proxies | [`key::TrustedProxies`], the page on [proxies](guide::proxies) |
 //! | the layer, and where it goes among others | [`RateLimitLayer`], the page on [ordering](guide::ordering) |
@@ -85,7 +86,7 @@ pub use error::{BuildError, StoreError, StoreErrorKind};
 pub use future::ResponseFuture;
 pub use headers::{Headers, HeadersBuilder};
 pub use layer::RateLimitLayer;
-pub use limit::{Algorithm, Limit, OnFailure, Quota, Rule};
+pub use limit::{Algorithm, Ban, Limit, OnFailure, Quota, Rule};
 pub use limiter::{Call, Charge, Limiter, LimiterBuilder, Permit};
 pub use observer::{Observer, StoreEvent};
 pub use resilience::Resilient;
@@ -101,6 +102,9 @@ pub mod guide {
 
     #[doc = include_str!("docs/architecture.md")]
     pub mod architecture {}
+
+    #[doc = include_str!("docs/bans.md")]
+    pub mod bans {}
 
     #[doc = include_str!("docs/cluster.md")]
     pub mod cluster {}

@@ -104,6 +104,12 @@ pub enum StoreEvent {
         /// How many.
         leases: u64,
     },
+    /// Somebody has earned a [ban](crate::Rule::ban), who is not told. Seen by the process whose strike was the last one it took. Bans by
+    /// hand are not among these.
+    Banned {
+        /// The rule whose ban it is.
+        rule: Arc<str>,
+    },
 }
 
 /// Those who watch a store, and the log.
@@ -116,7 +122,7 @@ pub(crate) struct Observers {
     since: OnceLock<Instant>,
 }
 
-const KINDS: usize = 14;
+const KINDS: usize = 15;
 
 impl Observers {
     pub(crate) fn add(&self, observer: &Arc<dyn Observer>) {
@@ -150,6 +156,7 @@ impl Observers {
             StoreEvent::NotGivenBack(_) => 11,
             StoreEvent::NotSettled { .. } => 12,
             StoreEvent::LeasesLost { .. } => 13,
+            StoreEvent::Banned { .. } => 14,
         };
         let now = 1_000_000 + crate::limit::micros(self.since.get_or_init(Instant::now).elapsed());
         let Some(logged) = self.logged.get(kind) else { return };
@@ -187,6 +194,7 @@ impl Observers {
                 tracing::warn!(units, "costs that became known late never reached the rate limit store")
             }
             StoreEvent::LeasesLost { leases } => tracing::warn!(leases, "places under a concurrency rule were lost"),
+            StoreEvent::Banned { rule } => tracing::info!(%rule, "a key was banned"),
             StoreEvent::Overflowed => {
                 tracing::warn!(
                     "the memory store is full: new keys share one count per rule; raise MemoryStore::max_keys"

@@ -23,6 +23,7 @@
 //! quota that has since changed, in a way that later answers depend on when this was noticed. A repaired state is stored
 //! even when the request is refused, so that the wait promised now still holds later. Nothing else is stored on a refusal.
 
+pub(crate) mod ban;
 pub(crate) mod concurrency;
 pub(crate) mod fair;
 pub(crate) mod fixed_window;
@@ -89,6 +90,7 @@ pub(crate) enum Params {
     LeakyBucket(Parts),
     Gcra(Parts),
     Concurrency(concurrency::Params),
+    Ban(ban::Params),
 }
 
 /// What is remembered for one key of one rule.
@@ -101,6 +103,7 @@ pub(crate) enum State {
     LeakyBucket(leaky_bucket::State),
     Gcra(gcra::State),
     Concurrency(Box<concurrency::State>),
+    Ban(ban::State),
 }
 
 /// Calls one step of whichever algorithm it is; `advance` has made sure that the state is of the same.
@@ -114,6 +117,7 @@ macro_rules! step {
             (Params::LeakyBucket($params), State::LeakyBucket($own)) => $step,
             (Params::Gcra($params), State::Gcra($own)) => $step,
             (Params::Concurrency($params), State::Concurrency($own)) => $step,
+            (Params::Ban($params), State::Ban($own)) => $step,
             _ => $other,
         }
     };
@@ -144,6 +148,7 @@ impl Params {
             Params::LeakyBucket(_) => State::LeakyBucket(leaky_bucket::State::default()),
             Params::Gcra(_) => State::Gcra(gcra::State::default()),
             Params::Concurrency(_) => State::Concurrency(Box::default()),
+            Params::Ban(_) => State::Ban(ban::State::default()),
         }
     }
 
@@ -162,10 +167,11 @@ impl Params {
         step!(self, state, |params, own| Steps::advance(params, own, at), else false)
     }
 
-    /// How long it takes until `need` units are there: a cost, and what must be left besides. Who needs nothing never waits.
+    /// How long it takes until `need` units are there: a cost, and what must be left besides. Who needs nothing never waits, but for
+    /// a ban, which refuses whatever the cost.
     #[inline]
     pub(crate) fn wait(&self, state: &State, at: Moment, need: u64) -> Wait {
-        if need == 0 {
+        if need == 0 && !matches!(self, Params::Ban(_)) {
             return Wait::None;
         }
         step!(self, state, |params, own| Steps::wait(params, own, at, need), else Wait::Never)
@@ -185,19 +191,24 @@ impl Params {
 
     /// Spends of `cost` as much as is left, in whole units; answers how much that was.
     pub(crate) fn take(&self, state: &mut State, at: Moment, cost: u64, id: u64) -> u64 {
+        if let Params::Ban(_) = self {
+            // Strikes are owed.
+            return 0;
+        }
         let cost = cost.min(self.left(state, at).remaining);
         self.charge(state, at, cost, id);
         cost
     }
 
-    /// Spends `cost` though it may not be there: a token bucket owes what it lacks, of others as much is spent as is left. Answers
-    /// how much that was.
+    /// Spends `cost` though it may not be there: a token bucket owes what it lacks, a ban counts strikes, of others as much is spent
+    /// as is left. Answers how much that was.
     pub(crate) fn owe(&self, state: &mut State, at: Moment, cost: u64, id: u64) -> u64 {
         match (self, state) {
             (Params::TokenBucket(parts), State::TokenBucket(own)) => {
                 parts.owe(own, cost);
                 cost
             }
+            (Params::Ban(params), State::Ban(own)) => params.strike(own, at, cost, id),
             (_, state) => self.take(state, at, cost, id),
         }
     }
@@ -230,6 +241,7 @@ impl Params {
         match self {
             Params::Concurrency(_) => id,
             Params::SlidingLog(_) => now,
+            Params::Ban(_) => 0,
             _ => now.saturating_add(reset_after),
         }
     }

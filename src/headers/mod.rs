@@ -164,7 +164,7 @@ impl Headers {
         if self.tells_of(decision) {
             let noted = Noted { now: self.now(), nested: false, partitions: None };
             let seconds = decision.retry_after().map(|wait| retry_after(wait, self.cap(), false));
-            self.write_noted(decision, &noted, seconds, response);
+            self.write_noted(decision, &noted, seconds.filter(|_| !decision.is_banned()), response);
         }
     }
 
@@ -275,6 +275,8 @@ impl Headers {
         }
         if let Some((decision, head)) = shown.filter(|(decision, _)| self.tells_of(decision)) {
             let noted = self.noted(head, head.extensions.get::<Decision>().is_some());
+            // When a ban ends says nothing of a quota.
+            let retry_after = retry_after.filter(|_| !decision.is_banned());
             self.write_noted(decision, &noted, retry_after, response);
         }
     }

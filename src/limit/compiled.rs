@@ -2,7 +2,7 @@ use std::{fmt, time::Duration};
 
 use super::{Quota, quota::Period};
 use crate::{
-    algorithm::{Fair, Params, Parts, concurrency, fixed_window, sliding_counter, sliding_log},
+    algorithm::{Fair, Params, Parts, ban, concurrency, fixed_window, sliding_counter, sliding_log},
     error::BuildError,
 };
 
@@ -24,6 +24,8 @@ pub enum Algorithm {
     LeakyBucket,
     /// At most so many at work at the same time.
     Concurrency,
+    /// None at all for a while, after too many strikes: no rule's own, but what a [`Ban`](crate::Ban) is to a store.
+    Ban,
 }
 
 impl fmt::Display for Algorithm {
@@ -36,6 +38,7 @@ impl fmt::Display for Algorithm {
             Algorithm::Gcra => "GCRA",
             Algorithm::LeakyBucket => "leaky bucket",
             Algorithm::Concurrency => "concurrency limit",
+            Algorithm::Ban => "ban",
         })
     }
 }
@@ -155,6 +158,7 @@ impl Limit {
             },
             // Checked before.
             Algorithm::Concurrency => Params::Concurrency(concurrency::Params { limit: amount, lease: micros }),
+            Algorithm::Ban => return bad("algorithm", "a ban is no limit of its own; say .ban(..) of a rule".into()),
         };
         Ok(Limit { algorithm, quota, params, reserved: 0, share: 0 })
     }
@@ -209,10 +213,18 @@ impl Limit {
         smaller.reserving(again(self.reserved)).shared(again(self.share))
     }
 
+    /// A ban, which is counted in strikes.
+    pub(super) fn of_ban(params: ban::Params) -> Limit {
+        let quota = Quota::per(params.strikes, Duration::from_micros(params.window));
+        Limit { algorithm: Algorithm::Ban, quota, params: Params::Ban(params), reserved: 0, share: 0 }
+    }
+
     /// This limit with the given share of its quota, more than 0 and at most 1, rounded down. Less than one unit a window becomes
     /// one unit in a longer window.
     pub(crate) fn scaled(&self, share: f64) -> Limit {
         let start = match self.params {
+            // A ban is whole or none.
+            Params::Ban(_) => return *self,
             Params::FixedWindow(params) if !self.quota.is_calendar() => params.start,
             _ => fixed_window::Start::Aligned(0),
         };
@@ -255,9 +267,14 @@ impl Limit {
         }
     }
 
-    /// The quota as it was given. Of a concurrency rule it is so many in the time of a lease.
+    /// The quota as it was given. Of a concurrency rule it is so many in the time of a lease, of a ban the strikes that it takes.
     pub fn quota(&self) -> Quota {
         self.quota
+    }
+
+    /// Whether it is a ban, which is counted in strikes and refuses whatever the cost.
+    pub(crate) fn is_ban(&self) -> bool {
+        self.algorithm == Algorithm::Ban
     }
 
     /// Whether there is no limit, and nothing to ask a store.
@@ -354,6 +371,7 @@ impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.params {
             Params::Concurrency(params) => write!(f, "{} at a time", params.limit),
+            Params::Ban(_) => write!(f, "a ban after {} strikes", self.quota),
             _ => self.quota.fmt(f),
         }
     }

@@ -1,14 +1,17 @@
 //! What users say about limits: [`Rule`]s with a [`Quota`] each, checked and turned into [`Limit`]s when a limiter is built.
 
+mod ban;
 mod compiled;
 mod fair_share;
 mod on_failure;
+mod penalty;
 mod quota;
 mod reserve;
 mod roll_out;
 mod rule;
 mod settle;
 
+pub use ban::Ban;
 pub(crate) use compiled::micros;
 pub use compiled::{Algorithm, Limit};
 pub(crate) use fair_share::FairShare;

@@ -2,7 +2,7 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use http::{request::Parts, response};
 
-use super::{Algorithm, FairShare, Limit, OnFailure, Quota, compiled::micros, reserve::Reserve, settle::Settle};
+use super::{Algorithm, Ban, FairShare, Limit, OnFailure, Quota, compiled::micros, reserve::Reserve, settle::Settle};
 use crate::{
     algorithm::fixed_window::Start,
     error::BuildError,
@@ -42,6 +42,7 @@ pub struct Rule {
     pub(crate) fair_share: Option<FairShare>,
     /// The share of keys that it is enforced for, in percent.
     pub(crate) roll_out: f64,
+    pub(crate) ban: Option<Ban>,
 }
 
 /// How long a lease lasts unless a rule says otherwise.
@@ -107,6 +108,7 @@ impl Rule {
             protects_service: false,
             fair_share: None,
             roll_out: 100.0,
+            ban: None,
         }
     }
 
@@ -436,7 +438,7 @@ impl Rule {
         if concurrent && self.settle.is_needed() {
             return bad(
                 "settle",
-                "a place of a concurrency limit is free when its request ends; drop .count_if(..) and .settle_by(..)"
+                "a place of a concurrency limit is free when its request ends; drop .count_if(..), .settle_by(..) and .penalize_by(..)"
                     .into(),
             );
         }
@@ -466,6 +468,7 @@ impl Rule {
                 ),
             );
         }
+        self.check_ban()?;
         let quota = self.lease.map_or(self.quota, |lease| Quota::per(self.quota.amount(), lease));
         let limit = Limit::new(name, self.algorithm, quota, self.start)?;
         // Where there is no limit, there is nothing to keep.

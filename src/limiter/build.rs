@@ -1,7 +1,8 @@
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, iter, sync::Arc};
 
 use super::{
     Inner, Limiter,
+    bans::CheckedBan,
     failures::Failures,
     leases::Leases,
     rules::{CheckedRule, Rules, SharedBy},
@@ -131,6 +132,10 @@ impl LimiterBuilder {
                 key: fair.tenant,
                 count: Arc::new(TenantCount { scope: scope.for_tenants(), limit }),
             });
+            let ban = match rule.ban {
+                Some(ban) => Some(CheckedBan { limit: ban.check(&rule.name)?, scope: scope.for_ban(), ban }),
+                None => None,
+            };
             let Some(key) = rule.key else { continue };
             let roll_out = RollOut::new(&self.namespace, &rule.name, rule.roll_out);
             rules.push(CheckedRule {
@@ -147,11 +152,21 @@ impl LimiterBuilder {
                 protects_service: rule.protects_service,
                 shared,
                 roll_out,
+                ban,
             });
         }
         // Where there is no limit, the store is never asked.
         let limited = rules.iter().filter(|rule| !rule.limit().is_unlimited());
-        let limits: Vec<(&str, &Limit)> = limited.map(|rule| (rule.name(), rule.limit())).collect();
+        let limits = limited.flat_map(|rule| {
+            let ban = rule.ban().map(|ban| (rule.name(), &ban.limit));
+            iter::once((rule.name(), rule.limit())).chain(ban)
+        });
+        let limits: Vec<(&str, &Limit)> = limits.collect();
+        let counts = limits.len() + rules.iter().filter(|rule| rule.shared().is_some()).count();
+        if counts > MOST_RULES {
+            let text = format!("{counts} rules, bans and fair shares in one decision; give at most {MOST_RULES}");
+            return Err(BuildError::new("rules", text));
+        }
         self.store.accept(&limits)?;
         let observers = Observers::default();
         if let Some(observer) = &self.observer {

@@ -1,5 +1,6 @@
 //! The one handle an application shares: rules, a store, and the decision over them. Knows nothing of responses.
 
+mod bans;
 mod build;
 mod call;
 mod charge;
@@ -222,7 +223,7 @@ impl Limiter {
         if let Some(error) = failure {
             return self.failed(error, call.picks());
         }
-        if (call.only().is_none() || self.takes_leases(purpose))
+        if (call.only().is_none() || !self.is_plain(purpose))
             && let Some(decision) = self.decide_now(call.picks(), purpose)
         {
             return decision;
@@ -239,12 +240,13 @@ impl Limiter {
     ) -> Option<Decision> {
         let mut answer = Answer::default();
         if picks.len() == 0 {
-            return Some(self.decided(picks, answer));
+            return Some(self.decided(picks, answer, purpose));
         }
         if self.takes_leases(purpose) {
             return self.lease_now(picks);
         }
         if picks.len() == 1
+            && self.is_plain(purpose)
             && let Some(pick) = picks.clone().next()
         {
             let mut failure = None;
@@ -257,7 +259,7 @@ impl Limiter {
         let ask = Ask { lines: &lines, purpose, time: self.0.clock.time() };
         let done = self.0.store.acquire_now(&ask, &mut answer)?;
         Some(match done {
-            Ok(()) => self.decided(picks, answer),
+            Ok(()) => self.decided(picks, answer, purpose),
             Err(error) => self.failed(error, picks),
         })
     }
@@ -265,7 +267,7 @@ impl Limiter {
     /// Nearly every ask has one line, and gathering it would be a good part of the work.
     #[inline(always)]
     fn apply_now(&self, pick: &Pick, purpose: Purpose, failure: &mut Option<StoreError>) -> Option<Applied> {
-        if self.takes_leases(purpose) {
+        if !self.is_plain(purpose) {
             return None;
         }
         let line = self.line(pick)?;
@@ -298,7 +300,7 @@ impl Limiter {
         let lines = self.lines(picks.clone());
         let ask = Ask { lines: &lines, purpose, time: self.0.clock.time() };
         match self.0.store.acquire(&ask).await {
-            Ok(answer) => self.decided(picks, answer),
+            Ok(answer) => self.decided(picks, answer, purpose),
             Err(error) => self.failed(error, picks),
         }
     }
@@ -316,12 +318,29 @@ impl Limiter {
         })
     }
 
-    fn lines<'a, 'p: 'a>(&'a self, picks: impl Iterator<Item = &'p Pick>) -> SmallVec<[Line<'a>; 4]> {
-        picks.filter_map(|pick| self.line(pick)).collect()
+    /// Those of the rules, then those of their bans.
+    fn lines<'a, 'p: 'a>(&'a self, picks: impl Iterator<Item = &'p Pick> + Clone) -> SmallVec<[Line<'a>; 4]> {
+        let mut lines = picks.clone().filter_map(|pick| self.line(pick)).collect();
+        self.add_bans(picks, &mut lines);
+        lines
+    }
+
+    /// Whether an ask of one rule is one line, and nothing is to be seen to afterwards.
+    #[inline]
+    fn is_plain(&self, purpose: Purpose) -> bool {
+        !self.takes_leases(purpose) && !self.0.rules.any_bans()
     }
 
     #[inline]
-    fn decided<'p>(&self, picks: impl ExactSizeIterator<Item = &'p Pick>, answer: Answer) -> Decision {
+    fn decided<'p>(
+        &self,
+        picks: impl ExactSizeIterator<Item = &'p Pick> + Clone,
+        answer: Answer,
+        purpose: Purpose,
+    ) -> Decision {
+        if self.0.rules.any_bans() {
+            return self.decided_with_bans(picks, &answer, purpose);
+        }
         if answer.verdicts.len() != picks.len() {
             return self.failed(miscounted(), picks);
         }
@@ -331,12 +350,12 @@ impl Limiter {
 
     /// What the store knows all the same decides, or the rules' own word for such a case.
     #[cold]
-    fn failed<'p>(&self, error: StoreError, picks: impl Iterator<Item = &'p Pick>) -> Decision {
+    fn failed<'p>(&self, error: StoreError, picks: impl Iterator<Item = &'p Pick> + Clone) -> Decision {
         self.0.failures.log(&error);
         let mut verdicts = error.partial().map(Partial::verdicts).unwrap_or_default().iter();
         let mut refused = error.partial().is_some_and(Partial::refuses);
         let mut applied = Vec::new();
-        for pick in picks {
+        for pick in picks.clone() {
             match verdicts.next().copied().flatten() {
                 Some(verdict) => applied.push(Applied::new(pick, &verdict)),
                 None => {
@@ -345,7 +364,9 @@ impl Limiter {
                 }
             }
         }
-        self.told(Decision::failed(Arc::clone(self.0.rules.handle()), error, applied.into(), refused))
+        let banned = self.banned(picks, verdicts.copied());
+        let handle = Arc::clone(self.0.rules.handle());
+        self.told(Decision::failed(handle, error, applied.into(), refused).banned(banned))
     }
 
     #[inline]

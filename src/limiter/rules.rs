@@ -2,6 +2,8 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use http::request::Parts;
 
+use super::bans::CheckedBan;
+
 use crate::{
     headers::Policies,
     key::{Key, KeyBy},
@@ -15,6 +17,7 @@ pub(crate) struct Rules {
     policies: Policies,
     any_waits: bool,
     any_settles: bool,
+    any_bans: bool,
     shortest_lease: Option<Duration>,
 }
 
@@ -29,6 +32,7 @@ pub(crate) struct CheckedRule {
     pub(super) when: When,
     pub(super) on_failure: OnFailure,
     pub(super) settle: Settle,
+    pub(super) ban: Option<CheckedBan>,
     pub(super) roll_out: RollOut,
     pub(super) reserve: Option<Reserve>,
     pub(super) protects_service: bool,
@@ -107,6 +111,21 @@ impl CheckedRule {
         &self.settle
     }
 
+    pub(super) fn ban(&self) -> Option<&CheckedBan> {
+        self.ban.as_ref()
+    }
+
+    /// What those get who are banned.
+    pub(crate) fn ban_status(&self) -> Option<http::StatusCode> {
+        self.ban.as_ref().map(CheckedBan::status)
+    }
+
+    /// Whether its requests need something that outlives their decision.
+    fn needs_charge(&self) -> bool {
+        let by_response = self.ban.as_ref().is_some_and(|ban| !ban.counts_refusals());
+        self.has_own_cost() || self.settle.is_needed() || self.settle.is_offered() || by_response
+    }
+
     /// The cost of a call that is no request.
     pub(super) fn usual_cost(&self) -> u64 {
         match self.cost {
@@ -122,9 +141,10 @@ impl Rules {
         let waits =
             |rule: &CheckedRule| rule.key.waits() || rule.shared.as_ref().is_some_and(|shared| shared.key.waits());
         let any_waits = rules.iter().any(waits);
-        let any_settles = rules.iter().any(|rule| rule.has_own_cost() || rule.settle.is_needed());
+        let any_settles = rules.iter().any(CheckedRule::needs_charge);
+        let any_bans = rules.iter().any(|rule| rule.ban.is_some());
         let shortest_lease = rules.iter().filter_map(|rule| rule.limit.lease()).min();
-        Rules { rules: rules.into(), policies, any_waits, any_settles, shortest_lease }
+        Rules { rules: rules.into(), policies, any_waits, any_settles, any_bans, shortest_lease }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -154,6 +174,11 @@ impl Rules {
     #[inline]
     pub(super) fn any_settles(&self) -> bool {
         self.any_settles
+    }
+
+    #[inline]
+    pub(super) fn any_bans(&self) -> bool {
+        self.any_bans
     }
 
     pub(super) fn any_waits(&self) -> bool {

@@ -6,6 +6,7 @@
 //! | --- | --- | --- |
 //! | a quota refused it | 429 | 8, `RESOURCE_EXHAUSTED` |
 //! | only rules that [protect the service](crate::Rule::protects_service) refused it | 503 | 14, `UNAVAILABLE` |
+//! | it is [banned](crate::Ban) | 429, or 403 by choice | 8, or 7, `PERMISSION_DENIED` |
 //! | the store gave no answer, with [`OnFailure::Refuse`](crate::OnFailure::Refuse) | 503 | 14, `UNAVAILABLE` |
 //! | a key closure refused it | the closure's status | 16 for 401, 7 for 403, 5 for 404, and so on |
 //!
@@ -102,6 +103,8 @@ pub enum Cause {
     Store,
     /// A key closure.
     Key,
+    /// The ban of a rule, whatever the quotas say.
+    Ban,
 }
 
 /// What the layer's own refusals look like to HTTP requests.
@@ -133,13 +136,19 @@ impl Default for Settings {
 impl<'a> Refusal<'a> {
     /// `None`: the request may go on.
     pub(crate) fn of(decision: &'a Decision, head: &'a Parts, edge: &Edge) -> Option<Refusal<'a>> {
-        let (cause, status, retry_after) = if decision.is_over_quota() {
+        let retry_after = || decision.retry_after().map(|wait| edge.retry_after(wait));
+        // Of several bans the one that lasts longest is the one to tell of.
+        let ban = decision.banned_by().iter().max_by_key(|banned| banned.micros);
+        let banned = ban.and_then(|ban| decision.rules().get(ban.rule)?.ban_status());
+        let (cause, status, retry_after) = if let Some(status) = banned {
+            (Cause::Ban, status, retry_after())
+        } else if decision.is_over_quota() {
             let quota = decision.standings().any(|standing| standing.is_refused() && !standing.protects_service());
             let (cause, status) = match quota {
                 true => (Cause::Quota, StatusCode::TOO_MANY_REQUESTS),
                 false => (Cause::Service, StatusCode::SERVICE_UNAVAILABLE),
             };
-            (cause, status, decision.retry_after().map(|wait| edge.retry_after(wait)))
+            (cause, status, retry_after())
         } else if decision.is_refused() {
             (Cause::Store, StatusCode::SERVICE_UNAVAILABLE, Some(edge.retry_after(Duration::from_secs(1))))
         } else {
@@ -157,7 +166,8 @@ impl<'a> Refusal<'a> {
         self.cause
     }
 
-    /// The status of the layer's own response: 429 for a quota, 503 for the service and the store, a key closure's own.
+    /// The status of the layer's own response: 429 for a quota, 503 for the service and the store, 429 or 403 for a ban, a key
+    /// closure's own.
     pub fn status(&self) -> StatusCode {
         self.status
     }
@@ -183,11 +193,15 @@ impl<'a> Refusal<'a> {
         self.decision.is_some_and(Decision::can_never_fit)
     }
 
-    /// The quotas that refused, as far as the caller may know.
+    /// The quotas that refused, or whose bans did, as far as the caller may know.
     fn violated(&self) -> impl Iterator<Item = Standing<'a>> {
         let told = self.decision.filter(|_| !self.hidden);
         let standings = told.into_iter().flat_map(|decision| decision.standings());
-        standings.filter(|standing| standing.is_refused() && !standing.protects_service())
+        let bans = self.decision.filter(|_| self.cause == Cause::Ban).map(|decision| decision.banned_by());
+        standings.filter(move |standing| match bans {
+            Some(bans) => bans.iter().any(|banned| banned.rule == standing.index()),
+            None => standing.is_refused() && !standing.protects_service(),
+        })
     }
 
     /// The whole response.

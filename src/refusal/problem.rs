@@ -14,6 +14,7 @@ pub(super) fn text(refusal: &Refusal<'_>) -> String {
     let status = refusal.status();
     let (kind, title) = match refusal.cause() {
         Cause::Quota => ("quota-exceeded", "Quota Exceeded"),
+        Cause::Ban => ("abnormal-usage-detected", "Abnormal Usage Detected"),
         Cause::Service | Cause::Store => ("temporary-reduced-capacity", "Temporary Reduced Capacity"),
         // Such a status says all there is to say.
         Cause::Key => {

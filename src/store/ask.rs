@@ -1,6 +1,6 @@
 use std::{
     collections::HashMap,
-    sync::{LazyLock, Mutex, PoisonError},
+    sync::{Arc, LazyLock, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -40,8 +40,8 @@ pub enum Purpose {
     /// Charge what was admitted elsewhere: of each line's cost as much as is left, in whole units. Once for each id; every
     /// line then fits, and stands as it does afterwards.
     Take(Id),
-    /// Charge what turned out to be due: what a token bucket lacks it owes, of others as much is charged as is left. Once for each
-    /// id; every line then fits, and stands as it does afterwards.
+    /// Charge what turned out to be due: what a token bucket lacks it owes, a ban counts it as strikes, of others as much is charged as
+    /// is left. Once for each id; every line then fits, and stands as it does afterwards.
     Owe(Id),
     /// Give back what was charged: of each line's cost as much as still counts of the charge that its
     /// [receipt](Line::receipt) is for, and nothing if in doubt. Afterwards no more is left than if it had never been charged.
@@ -117,7 +117,8 @@ pub struct Line<'a> {
     /// What happens under the rule when the store gives no answer.
     pub on_failure: OnFailure,
     /// For [`Purpose::Give`]: the [receipt](Verdict::receipt) of the charge. Under a [concurrency](crate::Rule::concurrency) rule
-    /// the name of the lease, whatever the purpose: a number that nobody else has. Of no meaning elsewhere.
+    /// the name of the lease, whatever the purpose: a number that nobody else has. Of a line for a ban, with [`Purpose::Owe`]: the
+    /// milliseconds of a ban by hand, or zero for strikes. Of no meaning elsewhere.
     pub receipt: u64,
     /// Whether the line is only to be watched: that it does not fit keeps no other from being charged, and its
     /// [`on_failure`](Line::on_failure) refuses nothing. If the others are charged, so is this one if it fits; if one of them does
@@ -172,6 +173,7 @@ pub struct Scope {
     before: Box<str>,
     after: Box<str>,
     number: u32,
+    rule: Arc<str>,
 }
 
 impl Scope {
@@ -181,8 +183,22 @@ impl Scope {
         crate::key::escape(rule.as_bytes(), &mut escaped);
         let before: Box<str> = format!("{namespace}:v1:{{").into();
         let after: Box<str> = format!("}}:{}", String::from_utf8_lossy(&escaped)).into();
+        Scope::of(before, after, rule.into())
+    }
+
+    fn of(before: Box<str>, after: Box<str>, rule: Arc<str>) -> Scope {
         let number = number_of(format!("{before}{after}"));
-        Scope { before, after, number }
+        Scope { before, after, number, rule }
+    }
+
+    /// The place of the rule's ban: `namespace:v1:{key}:rule#ban`, in the slot of its count. The names of rules have no such letter.
+    pub fn for_ban(&self) -> Scope {
+        Scope::of(self.before.clone(), format!("{}#ban", self.after).into(), Arc::clone(&self.rule))
+    }
+
+    /// The name of the rule.
+    pub fn rule(&self) -> &str {
+        &self.rule
     }
 
     /// The same with the namespace as hash tag: names of all rules and keys fall into one slot of a Cluster,
@@ -193,9 +209,7 @@ impl Scope {
 
     /// The place of the counts of those who share the rule's limit.
     pub(crate) fn for_tenants(&self) -> Scope {
-        let (before, after) = (self.before.clone(), format!("{}#share", self.after).into_boxed_str());
-        let number = number_of(format!("{before}{after}"));
-        Scope { before, after, number }
+        Scope::of(self.before.clone(), format!("{}#share", self.after).into(), Arc::clone(&self.rule))
     }
 
     /// The hash tag that is the same for every key, if there is one.

@@ -6,6 +6,9 @@
 
 mod addresses;
 mod applies;
+mod ban_http;
+mod ban_traces;
+mod bans;
 mod build_errors;
 mod calendar;
 mod cell;

@@ -310,7 +310,8 @@ impl Shard {
 
     fn judge_new(&mut self, line: &Line<'_>, key: &[u8], at: Moment) -> Result<Judged, Full> {
         self.make_room(at.now);
-        if self.room.is_full() && key != OVERFLOW {
+        // Newcomers share a count, but nobody is banned for what others did.
+        if self.room.is_full() && key != OVERFLOW && !line.limit.is_ban() {
             return Err(Full);
         }
         let params = line.limit.params();
@@ -380,6 +381,13 @@ impl Shard {
                 Some(self.finish_new(&line, key, at, judged, true))
             }
         }
+    }
+
+    /// Whether the line, which is for a ban, is refused.
+    pub(super) fn bans(&mut self, hash: u64, line: &Line<'_>, key: &[u8], at: Moment) -> bool {
+        let line = Line { cost: 0, ..*line };
+        let found = self.find(hash, line.scope.number(), key);
+        found.is_some_and(|(_, entry)| entry.decide(&line, at, false).wait != Wait::None)
     }
 
     pub(super) fn forget(&mut self, hash: u64, scope: u32, key: &[u8]) {

@@ -103,6 +103,10 @@ impl Args {
                 // Not a number but a name, in the room of one.
                 self.0.extend_from_slice(&line.receipt.to_le_bytes());
             }
+            Params::Ban(params) => {
+                self.all([params.strikes, params.window, params.first, params.factor, params.longest, params.forget]);
+                self.all([line.receipt, cost]);
+            }
             Params::SlidingCounter(params) => self.all([params.limit, params.tick, params.window, cost]),
             Params::TokenBucket(parts) | Params::LeakyBucket(parts) => self.parts(parts, cost),
             Params::Gcra(parts) => {

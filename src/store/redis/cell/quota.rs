@@ -67,6 +67,9 @@ fn interval(limit: &Limit) -> Option<u64> {
 /// Whether this rule can be kept.
 pub(in super::super) fn accept(rule: &str, limit: &Limit) -> Result<(), BuildError> {
     let bad = |field, text: String| Err(BuildError::rule(rule, field, text));
+    if limit.is_ban() {
+        return bad("ban", "redis-cell knows no bans; drop .ban(..), or build the store without cell()".into());
+    }
     if !matches!(limit.params(), Params::Gcra(_)) {
         let text = format!("redis-cell has no {}; use GCRA, or build the store without cell()", limit.algorithm());
         return bad("algorithm", text);

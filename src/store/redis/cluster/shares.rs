@@ -114,7 +114,7 @@ impl Cluster {
             for ((place, line), verdict) in share.places.iter().zip(&share.lines).zip(answer.verdicts()) {
                 // A shadow that does not fit was not charged.
                 let returned = granted_here && verdict.wait == Wait::None;
-                if returned {
+                if returned && line.cost > 0 {
                     granted.push(Kept::new(share.slot, &Line { receipt: verdict.receipt, ..*line }));
                 }
                 if let Some(known) = verdicts.get_mut(*place) {

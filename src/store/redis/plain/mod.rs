@@ -52,6 +52,9 @@ pub(super) fn accept(rule: &str, limit: &Limit) -> Result<(), BuildError> {
             format!("a window of {:?} is too short without scripts; give a second or more", limit.quota().window()),
         ),
         Params::FixedWindow(_) => Ok(()),
+        Params::Ban(_) => {
+            bad("ban", "bans need scripts; drop .ban(..), or build the store without no_scripts()".into())
+        }
         _ => bad(
             "algorithm",
             format!("a {} needs scripts; use a fixed window, or build the store without no_scripts()", limit.algorithm()),
