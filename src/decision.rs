@@ -49,12 +49,13 @@ pub(crate) struct Applied {
     cost: u64,
     reset_after: u64,
     rule: u64,
-    /// In microseconds; zero: none, [`NEVER`].
+    /// In microseconds; zero: none, [`NEVER`]. With [`TURN`] added, until its turn comes.
     wait: u64,
     receipt: u64,
 }
 
 const NEVER: u64 = u64::MAX;
+const TURN: u64 = 1 << 63;
 /// When to look again for a place that comes back when somebody is done.
 const SOON: Duration = Duration::from_secs(1);
 
@@ -63,7 +64,8 @@ impl Applied {
     pub(crate) fn new(rule: u16, cost: u64, verdict: &Verdict) -> Applied {
         let wait = match verdict.wait {
             Wait::None => 0,
-            Wait::Micros(micros) => micros.clamp(1, NEVER - 1),
+            Wait::Micros(micros) => micros.clamp(1, TURN - 1),
+            Wait::Turn(micros) => TURN | micros.min(TURN - 2),
             Wait::Never => NEVER,
         };
         let Verdict { remaining, reset_after, receipt, .. } = *verdict;
@@ -78,13 +80,20 @@ impl Applied {
 
     #[inline]
     fn fits(&self) -> bool {
-        self.wait == 0
+        self.wait == 0 || self.turn().is_some()
+    }
+
+    /// Until its turn comes, in microseconds.
+    #[inline]
+    fn turn(&self) -> Option<u64> {
+        (TURN..NEVER).contains(&self.wait).then_some(self.wait & !TURN)
     }
 
     fn verdict(&self) -> Verdict {
         let wait = match self.wait {
             0 => Wait::None,
             NEVER => Wait::Never,
+            turn if turn >= TURN => Wait::Turn(turn & !TURN),
             micros => Wait::Micros(micros),
         };
         Verdict { wait, remaining: self.remaining, reset_after: self.reset_after, receipt: self.receipt }
@@ -164,7 +173,7 @@ impl Decision {
 
     /// Whether a rule refused the request. Nothing was spent then, in any rule.
     pub fn is_refused(&self) -> bool {
-        self.is_over_quota() || self.more.as_ref().is_some_and(|more| more.refused)
+        self.is_over_quota() || self.is_refused_unjudged()
     }
 
     /// Whether a quota refused the request, and not only a rule that refuses what the store gave no answer to.
@@ -184,6 +193,20 @@ impl Decision {
             return None;
         }
         self.standings().filter_map(|standing| standing.retry_after()).max()
+    }
+
+    /// How long an admitted request waits until its turn comes: the longest of the [queues](crate::Rule::queue) it is in, `None`
+    /// when it may run at once. The layer and [`acquire_when_ready`](crate::Limiter::acquire_when_ready) have waited it.
+    pub fn delay(&self) -> Option<Duration> {
+        if self.is_refused() {
+            return None;
+        }
+        self.applied().iter().filter_map(Applied::turn).max().map(Duration::from_micros)
+    }
+
+    /// Whether a rule refused what the store gave no answer to.
+    pub(crate) fn is_refused_unjudged(&self) -> bool {
+        self.more.as_ref().is_some_and(|more| more.refused)
     }
 
     /// Whether a rule refused a cost above its capacity, which no waiting helps.
@@ -216,7 +239,7 @@ impl Decision {
         if self.is_over_quota() {
             let refused = self.standings().filter(Standing::is_refused);
             return refused.max_by_key(|standing| match standing.verdict.wait {
-                Wait::None => 0,
+                Wait::None | Wait::Turn(_) => 0,
                 Wait::Micros(micros) => micros,
                 Wait::Never => u64::MAX,
             });
@@ -288,7 +311,7 @@ impl<'a> Standing<'a> {
 
     /// Whether this rule refused the request.
     pub fn is_refused(&self) -> bool {
-        self.verdict.wait != Wait::None
+        !self.verdict.wait.fits()
     }
 
     /// How long the request must wait for this rule. `None` when this rule does not refuse it, or always will.
@@ -299,7 +322,16 @@ impl<'a> Standing<'a> {
         match self.verdict.wait {
             Wait::Micros(micros) if self.limit.lease().is_some() => Some(Duration::from_micros(micros).min(SOON)),
             Wait::Micros(micros) => Some(Duration::from_micros(micros)),
-            Wait::None | Wait::Never => None,
+            Wait::None | Wait::Turn(_) | Wait::Never => None,
+        }
+    }
+
+    /// How long the request waits for its turn in this rule's [queue](crate::Rule::queue); where it was looked at only, or another
+    /// rule refused it, how long it would. `None` when it need not, or the rule has no queue.
+    pub fn delay(&self) -> Option<Duration> {
+        match self.verdict.wait {
+            Wait::Turn(micros) => Some(Duration::from_micros(micros)),
+            _ => None,
         }
     }
 

@@ -29,6 +29,7 @@ pub(crate) mod gcra;
 pub(crate) mod leaky_bucket;
 mod month;
 mod parts;
+pub(crate) mod queue;
 pub(crate) mod sliding_counter;
 pub(crate) mod sliding_log;
 pub(crate) mod token_bucket;
@@ -64,10 +65,20 @@ impl Moment {
 pub enum Wait {
     /// It fits now.
     None,
+    /// It fits, and its turn comes after this many microseconds: it has a slot in a [queue](crate::Rule::queue), or would have one.
+    Turn(u64),
     /// It fits after this many microseconds and not one tick earlier.
     Micros(u64),
     /// It can never fit: the cost is above the capacity.
     Never,
+}
+
+impl Wait {
+    /// Whether it fits, if only when its turn has come.
+    #[inline]
+    pub fn fits(self) -> bool {
+        matches!(self, Wait::None | Wait::Turn(_))
+    }
 }
 
 /// What is left after a decision.
@@ -85,6 +96,7 @@ pub(crate) enum Params {
     SlidingCounter(sliding_counter::Params),
     TokenBucket(Parts),
     LeakyBucket(Parts),
+    Queue(queue::Params),
     Gcra(Parts),
     Concurrency(concurrency::Params),
 }
@@ -110,6 +122,7 @@ macro_rules! step {
             (Params::SlidingCounter($params), State::SlidingCounter($own)) => $step,
             (Params::TokenBucket($params), State::TokenBucket($own)) => $step,
             (Params::LeakyBucket($params), State::LeakyBucket($own)) => $step,
+            (Params::Queue($params), State::LeakyBucket($own)) => $step,
             (Params::Gcra($params), State::Gcra($own)) => $step,
             (Params::Concurrency($params), State::Concurrency($own)) => $step,
             _ => $other,
@@ -139,7 +152,7 @@ impl Params {
             Params::SlidingLog(_) => State::SlidingLog(Box::default()),
             Params::SlidingCounter(_) => State::SlidingCounter(sliding_counter::State::default()),
             Params::TokenBucket(parts) => State::TokenBucket(token_bucket::State::full(parts)),
-            Params::LeakyBucket(_) => State::LeakyBucket(leaky_bucket::State::default()),
+            Params::LeakyBucket(_) | Params::Queue(_) => State::LeakyBucket(leaky_bucket::State::default()),
             Params::Gcra(_) => State::Gcra(gcra::State::default()),
             Params::Concurrency(_) => State::Concurrency(Box::default()),
         }

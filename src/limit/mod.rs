@@ -2,6 +2,7 @@
 
 mod compiled;
 mod on_failure;
+mod queue;
 mod quota;
 mod rule;
 mod settle;
@@ -9,6 +10,7 @@ mod settle;
 pub(crate) use compiled::micros;
 pub use compiled::{Algorithm, Limit};
 pub use on_failure::OnFailure;
+pub(crate) use queue::Queue;
 pub use quota::Quota;
 pub use rule::Rule;
 pub(crate) use rule::{Cost, When};

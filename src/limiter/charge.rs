@@ -68,8 +68,8 @@ impl Charge {
         let reserved = picks.filter_map(|pick| {
             let applied = decision.applied().iter().find(|applied| applied.rule() == pick.rule)?;
             let rule = rules.get(pick.rule)?;
-            // A place is free when its request ends, whatever it cost.
-            if rule.limit().lease().is_some() {
+            // A place is free when its request ends, whatever it cost; and a slot in a queue is over.
+            if rule.limit().lease().is_some() || rule.limit().queue().is_some() {
                 return None;
             }
             let by_handler = by_handler(rule);

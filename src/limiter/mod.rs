@@ -10,6 +10,7 @@ mod pick;
 mod rules;
 mod settler;
 mod shared;
+mod turn;
 
 use std::{
     fmt,
@@ -32,6 +33,7 @@ pub(crate) use rules::Rules;
 use settler::Settler;
 pub(crate) use shared::Handle;
 use shared::Shared;
+pub(crate) use turn::Turn;
 
 use crate::{
     clock::Clock,

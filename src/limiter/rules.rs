@@ -15,6 +15,7 @@ pub(crate) struct Rules {
     policies: Policies,
     any_waits: bool,
     any_settles: bool,
+    any_queues: bool,
     shortest_lease: Option<Duration>,
 }
 
@@ -87,8 +88,9 @@ impl Rules {
         let policies = Policies::new(rules.iter().map(|rule| (rule.name(), rule.limit())));
         let any_waits = rules.iter().any(|rule| rule.key.waits());
         let any_settles = rules.iter().any(|rule| rule.has_own_cost() || rule.settle.is_needed());
+        let any_queues = rules.iter().any(|rule| rule.limit.queue().is_some());
         let shortest_lease = rules.iter().filter_map(|rule| rule.limit.lease()).min();
-        Rules { rules: rules.into(), policies, any_waits, any_settles, shortest_lease }
+        Rules { rules: rules.into(), policies, any_waits, any_settles, any_queues, shortest_lease }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -118,6 +120,12 @@ impl Rules {
     #[inline]
     pub(super) fn any_settles(&self) -> bool {
         self.any_settles
+    }
+
+    /// Whether a request may have to wait for its turn.
+    #[inline]
+    pub(super) fn any_queues(&self) -> bool {
+        self.any_queues
     }
 
     pub(super) fn any_waits(&self) -> bool {

@@ -9,7 +9,7 @@ use super::{Shared, breakers::Gates, through};
 use crate::{
     error::{StoreError, StoreErrorKind},
     limit::OnFailure,
-    store::{Answer, Ask, Line, Partial, Purpose, Verdict, Wait},
+    store::{Answer, Ask, Line, Partial, Purpose, Verdict},
 };
 
 /// How each line of an ask stands, as far as that is known.
@@ -85,7 +85,7 @@ impl Shared {
         errors: Vec<Option<StoreError>>,
         charged: bool,
     ) -> StoreError {
-        if verdicts.iter().flatten().any(|verdict| verdict.wait != Wait::None) {
+        if verdicts.iter().flatten().any(|verdict| !verdict.wait.fits()) {
             return error.with(Partial::new(verdicts.into_vec()).failing(errors));
         }
         let answered: SmallVec<[bool; 4]> = verdicts.iter().map(Option::is_some).collect();
@@ -143,7 +143,7 @@ impl Shared {
                 *known = Some(*verdict);
             }
         }
-        judged.iter().all(|verdict| verdict.wait == Wait::None)
+        judged.iter().all(|verdict| verdict.wait.fits())
     }
 
     /// What a store that answers at once has failed to.

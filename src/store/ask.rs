@@ -202,7 +202,7 @@ impl Answer {
     /// Whether every line fits.
     #[inline]
     pub fn fits(&self) -> bool {
-        self.verdicts.iter().all(|verdict| verdict.wait == Wait::None)
+        self.verdicts.iter().all(|verdict| verdict.wait.fits())
     }
 }
 

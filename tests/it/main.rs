@@ -57,6 +57,7 @@ mod model;
 mod no_scripts;
 mod ordering;
 mod processes;
+mod queue;
 mod receipts;
 mod reconnecting;
 mod redis_store;

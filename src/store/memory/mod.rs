@@ -24,7 +24,7 @@ use self::{
     records::Records,
     shard::{Change, Full, Hasher, Room, Shard},
 };
-use super::{Answer, Ask, Line, Purpose, Store, StoreFuture, Time, Verdict, Wait};
+use super::{Answer, Ask, Line, Purpose, Store, StoreFuture, Time, Verdict};
 use crate::{
     algorithm::Moment,
     error::{StoreError, StoreErrorKind},
@@ -164,7 +164,7 @@ impl Inner {
                 Err(Full) => full |= 1 << place,
             }
         }
-        let fits = full == overflowing && judged.iter().all(|(.., one)| one.wait == Wait::None);
+        let fits = full == overflowing && judged.iter().all(|(.., one)| one.wait.fits());
         let mut verdicts = SmallVec::with_capacity(judged.len());
         for (line, hash, key, one) in judged {
             let Some(shard) = locked.get_mut(place_of(hash)) else { continue };

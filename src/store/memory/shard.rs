@@ -140,7 +140,7 @@ impl Entry {
         let before = state.saved(at, spend);
         let repaired = params.advance(&mut state, at);
         let wait = params.wait(&state, at, line.cost);
-        let charge = spend && wait == Wait::None && line.cost > 0;
+        let charge = spend && wait.fits() && line.cost > 0;
         if charge {
             params.charge(&mut state, at, line.cost, line.receipt);
         }
@@ -260,7 +260,7 @@ impl Shard {
     #[inline(never)]
     fn decide_new(&mut self, line: &Line<'_>, at: Moment, spend: bool) -> Result<Verdict, Full> {
         let judged = self.judge_new(line, line.key, at)?;
-        let charge = spend && judged.wait == Wait::None;
+        let charge = spend && judged.wait.fits();
         Ok(self.finish_new(line, line.key, at, judged, charge))
     }
 

@@ -11,7 +11,7 @@ use crate::{algorithm::Params, store::Purpose};
 pub(super) type Kind = u8;
 
 /// The files, in the order of [`kind_of`].
-const ALGORITHMS: [File; 7] = [
+const ALGORITHMS: [File; 8] = [
     File { name: "fixed_window", text: include_str!("../../../lua/algorithms/fixed_window.lua") },
     File { name: "sliding_log", text: include_str!("../../../lua/algorithms/sliding_log.lua") },
     File { name: "sliding_counter", text: include_str!("../../../lua/algorithms/sliding_counter.lua") },
@@ -19,6 +19,7 @@ const ALGORITHMS: [File; 7] = [
     File { name: "leaky_bucket", text: include_str!("../../../lua/algorithms/leaky_bucket.lua") },
     File { name: "gcra", text: include_str!("../../../lua/algorithms/gcra.lua") },
     File { name: "concurrency", text: include_str!("../../../lua/algorithms/concurrency.lua") },
+    File { name: "queue", text: include_str!("../../../lua/algorithms/queue.lua") },
 ];
 const ACQUIRE: File = File { name: "acquire", text: include_str!("../../../lua/ops/acquire.lua") };
 const BATCH: File = File { name: "batch", text: include_str!("../../../lua/ops/batch.lua") };
@@ -105,6 +106,7 @@ pub(super) fn kind_of(params: &Params) -> Kind {
         Params::LeakyBucket(_) => 4,
         Params::Gcra(_) => 5,
         Params::Concurrency(_) => 6,
+        Params::Queue(_) => 7,
     }
 }
 
@@ -346,7 +348,7 @@ mod tests {
 
     #[test]
     fn no_name_of_a_rule_is_left_open() {
-        for kinds in [&[0, 1, 2, 3, 4, 5, 6][..], &[1; 40]] {
+        for kinds in [&[0, 1, 2, 3, 4, 5, 6, 7][..], &[1; 40]] {
             let settling = [Operation::Take, Operation::Owe, Operation::Give];
             for operation in settling.into_iter().chain([Operation::Acquire, Operation::Leases]) {
                 let text = Assembled::new(operation, kinds).text;
@@ -357,7 +359,7 @@ mod tests {
 
     #[test]
     fn no_name_is_left_open_in_a_batch() {
-        let text = Assembled::batch(&[0, 1, 2, 3, 4, 5]).text;
+        let text = Assembled::batch(&[0, 1, 2, 3, 4, 5, 7]).text;
         assert!(!text.contains("_N") && !text.contains("[N]") && text.contains("KEYS[i]"), "{text}");
     }
 
