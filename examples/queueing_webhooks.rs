@@ -82,7 +82,7 @@ async fn call_a_partner() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-#[tokio::main]
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     println!("deliveries, five a second to each receiver");
     deliver_webhooks().await?;

@@ -2,6 +2,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use super::{
     Inner, Limiter,
+    doors::Doors,
     failures::Failures,
     leases::Leases,
     rules::{CheckedRule, Rules},
@@ -151,6 +152,7 @@ impl LimiterBuilder {
             warned_of_layering_twice: false.into(),
             observers,
             settler: Settler::new(),
+            doors: Doors::default(),
         })))
     }
 }

@@ -3,6 +3,7 @@
 mod build;
 mod call;
 mod charge;
+mod doors;
 mod failures;
 mod leases;
 mod permit;
@@ -25,6 +26,7 @@ use smallvec::SmallVec;
 pub use build::LimiterBuilder;
 pub use call::Call;
 pub use charge::Charge;
+use doors::Doors;
 use failures::Failures;
 use leases::Leases;
 pub use permit::Permit;
@@ -82,6 +84,8 @@ struct Inner {
     /// Told of what happens to settlements.
     observers: Observers,
     settler: Settler,
+    /// Where those wait who ask again.
+    doors: Doors,
 }
 
 impl Limiter {

@@ -85,19 +85,30 @@ impl Limiter {
     /// a rule [refuses](crate::OnFailure::Refuse) then. Put a timeout around it for a longest wait; dropped before the turn has come,
     /// it gives its slot back as the [guide](crate::guide::algorithms#queueing) says.
     ///
-    /// Those who wait in a queue run in order. Those whom a rule has refused come back together, and whoever asks first is first.
+    /// Those who wait in a queue run in order, whichever process they are in. Those whom a rule has refused wait outside: in one process one of
+    /// them asks again, and the others stand behind it in the order they came; between processes, whoever asks first is first.
     pub async fn acquire_when_ready<'a>(&self, call: impl Into<Call<'a>>) -> Decision {
         let mut call = call.into();
+        let doors = &self.0.doors;
+        let kind = doors.kind_of(&mut call);
+        let mut place = doors.stand_behind(kind);
         loop {
+            if let Some(place) = &mut place {
+                place.be_first().await;
+            }
             let decision = self.acquire_resolved(&mut call).await;
             if let Some(turn) = self.turn(&decision, call.picks()) {
+                drop(place);
                 turn.come().await;
                 return decision;
             }
             let retry_after = decision.retry_after().filter(|_| !decision.is_refused_unjudged());
             let Some(wait) = retry_after else { return decision };
             drop(decision);
-            sleep(wait.max(SHORTEST)).await;
+            // Where others came to the door meanwhile, what this one was told is of no use.
+            if !place.get_or_insert_with(|| doors.stand(kind)).be_first().await {
+                sleep(wait.max(SHORTEST)).await;
+            }
         }
     }
 }

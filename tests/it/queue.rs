@@ -268,6 +268,38 @@ async fn workers_come_back_when_a_rule_says_so_and_leave_when_no_waiting_helps()
     assert_eq!(began.elapsed(), 200 * MS);
 }
 
+/// However many wait outside a line that is full, one of them asks.
+#[tokio::test(start_paused = true)]
+async fn workers_outside_a_full_line_come_in_as_they_came_and_ask_no_more_than_they_must() {
+    const WORKERS: u32 = 20;
+    let (flaky, clock) = (Flaky::default(), ManualClock::new(BEGIN));
+    let builder = Limiter::builder(flaky.clone()).clock(Clock::manual(clock.clone()));
+    let limiter = builder.rule(queue(Quota::per_second(10), 100 * MS, 1)).build().expect("sound");
+    let began = tokio::time::Instant::now();
+    let (ran, mut order) = tokio::sync::mpsc::unbounded_channel();
+    let mut workers = Vec::new();
+    for worker in 0..WORKERS {
+        let (limiter, ran) = (limiter.clone(), ran.clone());
+        workers.push(tokio::spawn(async move {
+            assert!(limiter.acquire_when_ready([("q", "k")]).await.is_allowed());
+            ran.send((worker, began.elapsed())).expect("the test");
+        }));
+        tokio::task::yield_now().await;
+    }
+    // One in the middle leaves, and nobody is held up.
+    workers.remove(10).abort();
+    while !workers.iter().all(tokio::task::JoinHandle::is_finished) {
+        clock.advance(MS);
+        tokio::time::advance(MS).await;
+    }
+    for (place, worker) in (0..).zip((0..WORKERS).filter(|worker| *worker != 10)) {
+        let (next, at) = order.recv().await.expect("it ran");
+        assert!(next == worker && at >= place * 100 * MS, "{next} ran at {at:?} and not {worker}");
+    }
+    let asked = flaky.spends();
+    assert!(asked <= 2 * WORKERS as usize, "{asked}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn while_the_store_is_away_the_line_is_in_this_process() {
     let (flaky, clock) = (Flaky::default(), ManualClock::new(BEGIN));
