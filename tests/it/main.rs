@@ -60,6 +60,7 @@ mod processes;
 mod queue;
 mod queue_client;
 mod queue_http;
+mod queue_leaving;
 mod queue_processes;
 mod receipts;
 mod reconnecting;

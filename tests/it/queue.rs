@@ -8,7 +8,8 @@ use std::{
 };
 
 use sluicegate::{
-    Call, Clock, Decision, Limiter, ManualClock, MemoryStore, OnFailure, Quota, Resilient, Rule, StoreErrorKind, key,
+    Call, Clock, Decision, Limiter, ManualClock, MemoryStore, OnFailure, Quota, RedisStore, Resilient, Rule,
+    StoreErrorKind, key,
 };
 
 use crate::{
@@ -351,6 +352,14 @@ fn what_cannot_be_a_queue_is_said_when_it_is_built() {
     ] {
         let message = message(rule);
         assert!(message.contains(part) && message.contains("rule `q`"), "{message}");
+    }
+    let address = || RedisStore::builder("redis://127.0.0.1:1");
+    for (store, part) in
+        [(address().no_scripts(), "needs scripts"), (address().cell(), "redis-cell has no leaky bucket")]
+    {
+        let limiter = Limiter::builder(store.build().expect("sound")).rule(queue(second).key(key::given())).build();
+        let message = limiter.expect_err("an error").to_string();
+        assert!(message.contains(part), "{message}");
     }
     let limit = queue(second).key(key::given()).check().expect("sound");
     assert_eq!(limit.to_string(), "10 per 1s, 11 in line");
