@@ -204,6 +204,19 @@ impl Decision {
         self.applied().iter().filter_map(Applied::turn).max().map(Duration::from_micros)
     }
 
+    /// The same when its turn has come: by so much is everything nearer that comes back. What remains is as it was, since nobody
+    /// knows who has come meanwhile.
+    pub(crate) fn after_turn(mut self) -> Decision {
+        let Some(delay) = self.delay() else { return self };
+        let waited = crate::limit::micros(delay);
+        let pass = |applied: &mut Applied| applied.reset_after = applied.reset_after.saturating_sub(waited);
+        self.one.iter_mut().for_each(pass);
+        if let Some(more) = &mut self.more {
+            Arc::make_mut(more).applied.iter_mut().for_each(pass);
+        }
+        self
+    }
+
     /// Whether a rule refused what the store gave no answer to.
     pub(crate) fn is_refused_unjudged(&self) -> bool {
         self.more.as_ref().is_some_and(|more| more.refused)

@@ -85,7 +85,7 @@ impl<S: Clone> RateLimit<S> {
         let edge = Arc::clone(&self.edge);
         let deciding = Box::pin(async move {
             turn.come().await;
-            let ruling = edge.ruling(decision, picks);
+            let ruling = edge.ruling(decision.after_turn(), picks);
             (head, ruling)
         });
         ResponseFuture::deciding(deciding, self.take_ready(), body, Arc::clone(&self.edge))
@@ -132,7 +132,7 @@ where
                                 Some(decision) => decision,
                                 None => edge.limiter.decide(picks.iter(), Purpose::Spend).await,
                             };
-                            edge.wait_for_turn(&decision, &picks).await;
+                            let decision = edge.wait_for_turn(decision, &picks).await;
                             edge.ruling(decision, picks)
                         }
                     };
@@ -152,7 +152,7 @@ where
         let edge = Arc::clone(&self.edge);
         let deciding = Box::pin(async move {
             let decision = edge.limiter.decide(picks.iter(), Purpose::Spend).await;
-            edge.wait_for_turn(&decision, &picks).await;
+            let decision = edge.wait_for_turn(decision, &picks).await;
             let ruling = edge.ruling(decision, picks);
             (head, ruling)
         });

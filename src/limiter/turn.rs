@@ -100,7 +100,7 @@ impl Limiter {
             if let Some(turn) = self.turn(&decision, call.picks()) {
                 drop(place);
                 turn.come().await;
-                return decision;
+                return decision.after_turn();
             }
             let retry_after = decision.retry_after().filter(|_| !decision.is_refused_unjudged());
             let Some(wait) = retry_after else { return decision };

@@ -45,6 +45,8 @@ async fn requests_run_one_after_the_other_and_the_line_is_told() {
         let began = Instant::now();
         let handler = async move |decision: Decision| {
             assert_eq!(decision.delay().unwrap_or_default(), began.elapsed(), "a handler can read how long it waited");
+            let reset_after = decision.standing("q").expect("it applies").reset_after();
+            assert_eq!(reset_after, 100 * MS, "its own slot, from now on");
             began.elapsed().as_millis().to_string()
         };
         let layer = RateLimitLayer::new(limiter).jitter(false);
