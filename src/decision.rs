@@ -61,12 +61,13 @@ pub(crate) struct Applied {
     reset_after: u64,
     /// The index of the rule, and flags above it.
     rule: u64,
-    /// In microseconds; zero: none, [`NEVER`].
+    /// In microseconds; zero: none, [`NEVER`]. With [`TURN`] added, until its turn comes.
     wait: u64,
     receipt: u64,
 }
 
 const NEVER: u64 = u64::MAX;
+const TURN: u64 = 1 << 63;
 /// Flags of a rule that applied: it is only watched; the request may use what it reserves.
 const SHADOW: u64 = 1 << 16;
 const CRITICAL: u64 = 1 << 17;
@@ -78,7 +79,8 @@ impl Applied {
     pub(crate) fn new(pick: &Pick, verdict: &Verdict) -> Applied {
         let wait = match verdict.wait {
             Wait::None => 0,
-            Wait::Micros(micros) => micros.clamp(1, NEVER - 1),
+            Wait::Micros(micros) => micros.clamp(1, TURN - 1),
+            Wait::Turn(micros) => TURN | micros.min(TURN - 2),
             Wait::Never => NEVER,
         };
         let Verdict { remaining, reset_after, receipt, .. } = *verdict;
@@ -103,19 +105,31 @@ impl Applied {
     }
 
     #[inline]
+    fn fits(&self) -> bool {
+        self.wait == 0 || (TURN..NEVER).contains(&self.wait)
+    }
+
+    #[inline]
     fn is_refused(&self) -> bool {
-        self.wait != 0 && !self.is_shadow()
+        !self.fits() && !self.is_shadow()
     }
 
     #[inline]
     pub(crate) fn would_refuse(&self) -> bool {
-        self.wait != 0 && self.is_shadow()
+        !self.fits() && self.is_shadow()
+    }
+
+    /// Until its turn comes, in microseconds. Nobody waits for a shadow.
+    #[inline]
+    fn turn(&self) -> Option<u64> {
+        ((TURN..NEVER).contains(&self.wait) && !self.is_shadow()).then_some(self.wait & !TURN)
     }
 
     fn verdict(&self) -> Verdict {
         let wait = match self.wait {
             0 => Wait::None,
             NEVER => Wait::Never,
+            turn if turn >= TURN => Wait::Turn(turn & !TURN),
             micros => Wait::Micros(micros),
         };
         Verdict { wait, remaining: self.remaining, reset_after: self.reset_after, receipt: self.receipt }
@@ -218,7 +232,7 @@ impl Decision {
 
     /// Whether a rule refused the request, or its ban. Nothing was spent then, in any rule.
     pub fn is_refused(&self) -> bool {
-        self.is_over_quota() || self.more.as_ref().is_some_and(|more| more.refused || !more.bans.is_empty())
+        self.is_over_quota() || self.is_refused_unjudged() || self.is_banned()
     }
 
     /// Whether a quota refused the request, and not only a rule that refuses what the store gave no answer to.
@@ -247,6 +261,33 @@ impl Decision {
         let bans = self.banned_by().iter().map(|banned| Duration::from_micros(banned.micros));
         let refused = self.standings().filter(Standing::is_refused);
         refused.filter_map(|standing| standing.retry_after()).chain(bans).max()
+    }
+
+    /// How long an admitted request waits until its turn comes: the longest of the [queues](crate::Rule::queue) it is in, `None`
+    /// when it may run at once. The layer and [`acquire_when_ready`](crate::Limiter::acquire_when_ready) have waited it.
+    pub fn delay(&self) -> Option<Duration> {
+        if self.is_refused() {
+            return None;
+        }
+        self.applied().iter().filter_map(Applied::turn).max().map(Duration::from_micros)
+    }
+
+    /// The same when its turn has come: by so much is everything nearer that comes back. What remains is as it was, since nobody
+    /// knows who has come meanwhile.
+    pub(crate) fn after_turn(mut self) -> Decision {
+        let Some(delay) = self.delay() else { return self };
+        let waited = crate::limit::micros(delay);
+        let pass = |applied: &mut Applied| applied.reset_after = applied.reset_after.saturating_sub(waited);
+        self.one.iter_mut().for_each(pass);
+        if let Some(more) = &mut self.more {
+            Arc::make_mut(more).applied.iter_mut().for_each(pass);
+        }
+        self
+    }
+
+    /// Whether a rule refused what the store gave no answer to.
+    pub(crate) fn is_refused_unjudged(&self) -> bool {
+        self.more.as_ref().is_some_and(|more| more.refused)
     }
 
     /// Whether a rule refused a cost above its capacity, which no waiting helps.
@@ -293,7 +334,7 @@ impl Decision {
 
 fn tightest<'a>(standings: impl Iterator<Item = Standing<'a>>) -> Option<Standing<'a>> {
     let wait = |standing: &Standing<'_>| match standing.verdict.wait {
-        Wait::None => 0,
+        Wait::None | Wait::Turn(_) => 0,
         Wait::Micros(micros) => micros,
         Wait::Never => u64::MAX,
     };
@@ -392,7 +433,7 @@ impl<'a> Standing<'a> {
 
     /// Whether this rule refused the request. Never of a [shadow](Standing::is_shadow).
     pub fn is_refused(&self) -> bool {
-        self.verdict.wait != Wait::None && !self.shadow
+        !self.verdict.wait.fits() && !self.shadow
     }
 
     /// Whether the rule is only watched, for the key of this request: a [shadow](crate::Rule::shadow) rule, one whose
@@ -404,7 +445,7 @@ impl<'a> Standing<'a> {
 
     /// Whether the rule would have refused the request, were it not a [shadow](Standing::is_shadow). It was charged nothing under it.
     pub fn would_refuse(&self) -> bool {
-        self.verdict.wait != Wait::None && self.shadow
+        !self.verdict.wait.fits() && self.shadow
     }
 
     /// How long the request must wait for this rule; of a shadow, would have to. `None` when it fits, or never will.
@@ -415,7 +456,16 @@ impl<'a> Standing<'a> {
         match self.verdict.wait {
             Wait::Micros(micros) if self.limit.lease().is_some() => Some(Duration::from_micros(micros).min(SOON)),
             Wait::Micros(micros) => Some(Duration::from_micros(micros)),
-            Wait::None | Wait::Never => None,
+            Wait::None | Wait::Turn(_) | Wait::Never => None,
+        }
+    }
+
+    /// How long the request waits for its turn in this rule's [queue](crate::Rule::queue); where it was looked at only, or another
+    /// rule refused it, how long it would. `None` when it need not, or the rule has no queue.
+    pub fn delay(&self) -> Option<Duration> {
+        match self.verdict.wait {
+            Wait::Turn(micros) => Some(Duration::from_micros(micros)),
+            _ => None,
         }
     }
 

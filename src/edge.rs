@@ -35,6 +35,14 @@ impl Edge {
         Ruling::Decided(decision, charge)
     }
 
+    /// Waits where the request is in a queue.
+    pub(crate) async fn wait_for_turn(&self, decision: Decision, picks: &Picks) -> Decision {
+        let Some(turn) = self.limiter.turn(&decision, picks.iter()) else { return decision };
+        // Boxed, since few wait.
+        Box::pin(turn.come()).await;
+        decision.after_turn()
+    }
+
     /// The seconds that a refusal tells to wait. Drawn anew at each call: ask once for a refusal.
     pub(crate) fn retry_after(&self, wait: Duration) -> u64 {
         retry_after(wait, self.headers.cap(), self.jitter)

@@ -31,6 +31,7 @@ pub(crate) mod gcra;
 pub(crate) mod leaky_bucket;
 mod month;
 mod parts;
+pub(crate) mod queue;
 pub(crate) mod sliding_counter;
 pub(crate) mod sliding_log;
 pub(crate) mod token_bucket;
@@ -67,10 +68,20 @@ impl Moment {
 pub enum Wait {
     /// It fits now.
     None,
+    /// It fits, and its turn comes after this many microseconds: it has a slot in a [queue](crate::Rule::queue), or would have one.
+    Turn(u64),
     /// It fits after this many microseconds and not one tick earlier.
     Micros(u64),
     /// It can never fit: the cost is above the capacity.
     Never,
+}
+
+impl Wait {
+    /// Whether it fits, if only when its turn has come.
+    #[inline]
+    pub fn fits(self) -> bool {
+        matches!(self, Wait::None | Wait::Turn(_))
+    }
 }
 
 /// What is left after a decision.
@@ -88,6 +99,7 @@ pub(crate) enum Params {
     SlidingCounter(sliding_counter::Params),
     TokenBucket(Parts),
     LeakyBucket(Parts),
+    Queue(queue::Params),
     Gcra(Parts),
     Concurrency(concurrency::Params),
     Ban(ban::Params),
@@ -115,6 +127,7 @@ macro_rules! step {
             (Params::SlidingCounter($params), State::SlidingCounter($own)) => $step,
             (Params::TokenBucket($params), State::TokenBucket($own)) => $step,
             (Params::LeakyBucket($params), State::LeakyBucket($own)) => $step,
+            (Params::Queue($params), State::LeakyBucket($own)) => $step,
             (Params::Gcra($params), State::Gcra($own)) => $step,
             (Params::Concurrency($params), State::Concurrency($own)) => $step,
             (Params::Ban($params), State::Ban($own)) => $step,
@@ -145,7 +158,7 @@ impl Params {
             Params::SlidingLog(_) => State::SlidingLog(Box::default()),
             Params::SlidingCounter(_) => State::SlidingCounter(sliding_counter::State::default()),
             Params::TokenBucket(parts) => State::TokenBucket(token_bucket::State::full(parts)),
-            Params::LeakyBucket(_) => State::LeakyBucket(leaky_bucket::State::default()),
+            Params::LeakyBucket(_) | Params::Queue(_) => State::LeakyBucket(leaky_bucket::State::default()),
             Params::Gcra(_) => State::Gcra(gcra::State::default()),
             Params::Concurrency(_) => State::Concurrency(Box::default()),
             Params::Ban(_) => State::Ban(ban::State::default()),

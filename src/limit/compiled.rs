@@ -1,8 +1,8 @@
 use std::{fmt, time::Duration};
 
-use super::{Quota, quota::Period};
+use super::{Queue, Quota, quota::Period};
 use crate::{
-    algorithm::{Fair, Params, Parts, ban, concurrency, fixed_window, sliding_counter, sliding_log},
+    algorithm::{Fair, Params, Parts, ban, concurrency, fixed_window, queue, sliding_counter, sliding_log},
     error::BuildError,
 };
 
@@ -195,7 +195,7 @@ impl Limit {
                     ..*self
                 });
             }
-            Params::Concurrency(_) => return None,
+            Params::Concurrency(_) | Params::Queue(_) => return None,
             _ => micros(self.period(self.quota.capacity())?),
         };
         let start = fixed_window::Start::Aligned(0);
@@ -217,6 +217,19 @@ impl Limit {
     pub(super) fn of_ban(params: ban::Params) -> Limit {
         let quota = Quota::per(params.strikes, Duration::from_micros(params.window));
         Limit { algorithm: Algorithm::Ban, quota, params: Params::Ban(params), reserved: 0, share: 0 }
+    }
+
+    /// A leaky bucket whose requests wait for their turn.
+    pub(crate) fn queued(rule: &str, quota: Quota, queue: Queue) -> Result<Limit, BuildError> {
+        // What is said of any leaky bucket is said first; the line is not as long as its amount.
+        let burst = quota.given_burst().or((!quota.is_unlimited()).then_some(1));
+        let whole = burst.map_or(quota, |burst| quota.burst(burst));
+        let limit = Limit::new(rule, Algorithm::LeakyBucket, whole, fixed_window::Start::Aligned(0))?;
+        if quota.is_unlimited() {
+            return Ok(limit);
+        }
+        let params = queue.params(quota).map_err(|(field, text)| BuildError::rule(rule, field, text))?;
+        Ok(Limit { quota: quota.burst(params.places()), params: Params::Queue(params), ..limit })
     }
 
     /// This limit with the given share of its quota, more than 0 and at most 1, rounded down. Less than one unit a window becomes
@@ -242,12 +255,17 @@ impl Limit {
             whole = Quota::per(1, Duration::from_micros((longer.ceil() as u64).min(micros(LONGEST))));
             amount = 1;
         }
-        let burst = self.quota.given_burst().map(|burst| of(burst).max(1));
+        let queue = self.queue().map(|queue| Queue { max_waiters: of(queue.max_waiters).max(1), ..queue });
+        let burst = self.quota.given_burst().filter(|_| queue.is_none()).map(|burst| of(burst).max(1));
         // An odd number may not be countable exactly; fewer digits are.
         for digits in [u32::MAX, 3, 2, 1] {
             let quota = whole.with_amount(round_down(amount, digits));
             let quota = burst.map_or(quota, |burst| quota.burst(round_down(burst, digits)));
-            if let Ok(limit) = Limit::new("", self.algorithm, quota, start) {
+            let limit = match queue {
+                Some(queue) => Limit::queued("", quota, queue),
+                None => Limit::new("", self.algorithm, quota, start),
+            };
+            if let Ok(limit) = limit {
                 return self.keep_again(limit);
             }
         }
@@ -267,7 +285,19 @@ impl Limit {
         }
     }
 
-    /// The quota as it was given. Of a concurrency rule it is so many in the time of a lease, of a ban the strikes that it takes.
+    /// How long its line may be, where requests wait for their turn.
+    pub(crate) fn queue(&self) -> Option<Queue> {
+        match self.params {
+            Params::Queue(params) => {
+                let max_wait = Duration::from_micros(params.max_wait);
+                Some(Queue { max_wait, max_waiters: params.max_waiters })
+            }
+            _ => None,
+        }
+    }
+
+    /// The quota as it was given. Of a concurrency rule it is so many in the time of a lease, of a ban the strikes that it takes; the
+    /// burst of a [queue](crate::Rule::queue) is as many as its line holds.
     pub fn quota(&self) -> Quota {
         self.quota
     }
@@ -297,9 +327,10 @@ impl Limit {
     #[cfg(feature = "redis")]
     pub(crate) fn parts_of(&self, units: u64) -> u64 {
         match self.params {
-            Params::TokenBucket(parts) | Params::LeakyBucket(parts) | Params::Gcra(parts) => {
-                units.saturating_mul(parts.per_unit)
-            }
+            Params::TokenBucket(parts)
+            | Params::LeakyBucket(parts)
+            | Params::Gcra(parts)
+            | Params::Queue(queue::Params { parts, .. }) => units.saturating_mul(parts.per_unit),
             _ => units,
         }
     }
@@ -307,7 +338,10 @@ impl Limit {
     /// The time in which so many spent units are earned back: the window, or `units / rate` of a bucket. Months have no one length.
     pub(crate) fn period(&self, units: u64) -> Option<Duration> {
         match self.params {
-            Params::TokenBucket(parts) | Params::LeakyBucket(parts) | Params::Gcra(parts) => {
+            Params::TokenBucket(parts)
+            | Params::LeakyBucket(parts)
+            | Params::Gcra(parts)
+            | Params::Queue(queue::Params { parts, .. }) => {
                 let parts_of = units.saturating_mul(parts.per_unit).min(parts.capacity);
                 Some(Duration::from_micros(parts_of.div_ceil(parts.per_tick) * parts.tick))
             }
@@ -318,9 +352,12 @@ impl Limit {
     /// When `remaining` next grows, of a standing with this `reset_after`.
     pub(crate) fn next_unit_after(&self, remaining: u64, reset_after: Duration) -> Duration {
         match self.params {
-            Params::TokenBucket(parts) | Params::LeakyBucket(parts) | Params::Gcra(parts) => {
-                let later = self.quota.capacity().saturating_sub(remaining).saturating_sub(1);
-                let later = later * parts.per_unit / parts.per_tick * parts.tick;
+            Params::TokenBucket(parts)
+            | Params::LeakyBucket(parts)
+            | Params::Gcra(parts)
+            | Params::Queue(queue::Params { parts, .. }) => {
+                let later = parts.capacity.saturating_sub(remaining.saturating_add(1).saturating_mul(parts.per_unit));
+                let later = later / parts.per_tick * parts.tick;
                 reset_after.saturating_sub(Duration::from_micros(later))
             }
             _ => reset_after,
@@ -366,12 +403,15 @@ fn calendar_start(quota: Quota, window: u64) -> Option<fixed_window::Start> {
     }
 }
 
-/// `100 per 60s, burst 20`, or `20 at a time`.
+/// `100 per 60s, burst 20`, `20 at a time`, or `10 per 1s, 5 in line`.
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.params {
             Params::Concurrency(params) => write!(f, "{} at a time", params.limit),
             Params::Ban(_) => write!(f, "a ban after {} strikes", self.quota),
+            Params::Queue(params) => {
+                write!(f, "{}, {} in line", self.quota.with_amount(self.quota.amount()), params.places())
+            }
             _ => self.quota.fmt(f),
         }
     }

@@ -2,7 +2,9 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use http::{request::Parts, response};
 
-use super::{Algorithm, Ban, FairShare, Limit, OnFailure, Quota, compiled::micros, reserve::Reserve, settle::Settle};
+use super::{
+    Algorithm, Ban, FairShare, Limit, OnFailure, Queue, Quota, compiled::micros, reserve::Reserve, settle::Settle,
+};
 use crate::{
     algorithm::fixed_window::Start,
     error::BuildError,
@@ -43,6 +45,7 @@ pub struct Rule {
     /// The share of keys that it is enforced for, in percent.
     pub(crate) roll_out: f64,
     pub(crate) ban: Option<Ban>,
+    pub(crate) queue: Option<Queue>,
 }
 
 /// How long a lease lasts unless a rule says otherwise.
@@ -109,6 +112,7 @@ impl Rule {
             fair_share: None,
             roll_out: 100.0,
             ban: None,
+            queue: None,
         }
     }
 
@@ -164,6 +168,24 @@ impl Rule {
     /// otherwise. Living processes renew it every third of that. 100 ms to a day.
     pub fn lease(mut self, lease: Duration) -> Rule {
         self.lease = Some(lease);
+        self
+    }
+
+    /// Lets requests wait for their turn, and refuses them only where the line is too long: a [leaky bucket](Rule::leaky_bucket)
+    /// then runs them one after the other at its rate, in the order of the decisions, whichever process they came to.
+    ///
+    /// ```
+    /// use sluicegate::{key, Quota, Rule};
+    /// use std::time::Duration;
+    ///
+    /// // One every 100 ms. Whoever would wait longer than two seconds, or behind 50 others, is refused.
+    /// Rule::leaky_bucket("webhooks", Quota::per_second(10)).queue(Duration::from_secs(2), 50).key(key::global());
+    /// ```
+    ///
+    /// It takes the place of a burst. Whoever leaves before the turn has come gives the slot back if nobody is behind;
+    /// otherwise it stays taken, and those behind keep their times. See the [guide](crate::guide::algorithms#queueing).
+    pub fn queue(mut self, max_wait: Duration, max_waiters: u64) -> Rule {
+        self.queue = Some(Queue { max_wait, max_waiters });
         self
     }
 
@@ -442,6 +464,18 @@ impl Rule {
                     .into(),
             );
         }
+        if self.queue.is_some() && self.algorithm != Algorithm::LeakyBucket {
+            return bad(
+                "queue",
+                format!("a {} has no line to wait in; use Rule::leaky_bucket, or drop .queue(..)", self.algorithm),
+            );
+        }
+        if self.queue.is_some() && self.settle.is_needed() {
+            return bad(
+                "settle",
+                "a slot in a queue is over when the response is there; drop .count_if(..) and .settle_by(..)".into(),
+            );
+        }
         if self.settle.by_response.is_some() && self.settle.by_bytes.is_some() {
             return bad(
                 "settle_by",
@@ -470,7 +504,10 @@ impl Rule {
         }
         self.check_ban()?;
         let quota = self.lease.map_or(self.quota, |lease| Quota::per(self.quota.amount(), lease));
-        let limit = Limit::new(name, self.algorithm, quota, self.start)?;
+        let limit = match self.queue {
+            Some(queue) => Limit::queued(name, quota, queue)?,
+            None => Limit::new(name, self.algorithm, quota, self.start)?,
+        };
         // Where there is no limit, there is nothing to keep.
         if limit.is_unlimited() {
             return Ok(limit);

@@ -78,7 +78,7 @@ impl Limiter {
         }
         let banned = self.banned(picks.clone(), of_bans.iter().copied().map(Some));
         if purpose == Purpose::Spend {
-            let refused = |(pick, verdict): &(&Pick, &Verdict)| verdict.wait != Wait::None && !pick.shadow;
+            let refused = |(pick, verdict): &(&Pick, &Verdict)| !verdict.wait.fits() && !pick.shadow;
             for (pick, _) in picks.clone().zip(own).filter(refused) {
                 // Whoever is banned already is refused for that.
                 let counts = self.ban_of(pick).is_some_and(CheckedBan::counts_refusals);
@@ -101,7 +101,7 @@ impl Limiter {
         let enforced = picks.zip(verdicts).filter(|(pick, _)| !pick.shadow);
         let refused = enforced.filter_map(|(pick, verdict)| match verdict?.wait {
             Wait::Micros(micros) => Some(Banned { rule: pick.rule, micros }),
-            Wait::None | Wait::Never => None,
+            Wait::None | Wait::Turn(_) | Wait::Never => None,
         });
         refused.collect()
     }

@@ -3,6 +3,7 @@ use std::{collections::HashSet, iter, sync::Arc};
 use super::{
     Inner, Limiter,
     bans::CheckedBan,
+    doors::Doors,
     failures::Failures,
     leases::Leases,
     rules::{CheckedRule, Rules, SharedBy},
@@ -185,6 +186,7 @@ impl LimiterBuilder {
             observers,
             settler: Settler::new(),
             shadow: Shadow::new(self.shadow),
+            doors: Doors::default(),
         })))
     }
 }

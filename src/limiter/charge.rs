@@ -68,9 +68,10 @@ impl Charge {
         let reserved = picks.filter_map(|pick| {
             let applied = decision.applied().iter().find(|applied| applied.rule() == pick.rule)?;
             let rule = rules.get(pick.rule)?;
-            // A place is free when its request ends, whatever it cost; and what a shadow rule would have refused was not charged:
-            // nothing is left to settle.
-            let settled = AtomicBool::new(rule.limit().lease().is_some() || applied.would_refuse());
+            // A place is free when its request ends, whatever it cost; a slot in a queue is over; and what a shadow rule would have
+            // refused was not charged: nothing is left to settle.
+            let ends = rule.limit().lease().is_some() || rule.limit().queue().is_some();
+            let settled = AtomicBool::new(ends || applied.would_refuse());
             let by_handler = by_handler(rule);
             Some(Reserved { pick, receipt: applied.receipt(), by_handler, settled })
         });

@@ -4,6 +4,7 @@ mod bans;
 mod build;
 mod call;
 mod charge;
+mod doors;
 mod failures;
 mod leases;
 mod permit;
@@ -12,6 +13,7 @@ mod rules;
 mod settler;
 mod shadow;
 mod shared;
+mod turn;
 
 use std::{
     fmt,
@@ -26,6 +28,7 @@ use smallvec::SmallVec;
 pub use build::LimiterBuilder;
 pub use call::Call;
 pub use charge::Charge;
+use doors::Doors;
 use failures::Failures;
 use leases::Leases;
 pub use permit::Permit;
@@ -35,6 +38,7 @@ use settler::Settler;
 use shadow::Shadow;
 pub(crate) use shared::Handle;
 use shared::Shared;
+pub(crate) use turn::Turn;
 
 use crate::{
     clock::Clock,
@@ -84,6 +88,8 @@ struct Inner {
     observers: Observers,
     settler: Settler,
     shadow: Shadow,
+    /// Where those wait who ask again.
+    doors: Doors,
 }
 
 impl Limiter {

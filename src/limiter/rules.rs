@@ -18,6 +18,7 @@ pub(crate) struct Rules {
     any_waits: bool,
     any_settles: bool,
     any_bans: bool,
+    any_queues: bool,
     shortest_lease: Option<Duration>,
 }
 
@@ -143,8 +144,9 @@ impl Rules {
         let any_waits = rules.iter().any(waits);
         let any_settles = rules.iter().any(CheckedRule::needs_charge);
         let any_bans = rules.iter().any(|rule| rule.ban.is_some());
+        let any_queues = rules.iter().any(|rule| rule.limit.queue().is_some());
         let shortest_lease = rules.iter().filter_map(|rule| rule.limit.lease()).min();
-        Rules { rules: rules.into(), policies, any_waits, any_settles, any_bans, shortest_lease }
+        Rules { rules: rules.into(), policies, any_waits, any_settles, any_bans, any_queues, shortest_lease }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -179,6 +181,12 @@ impl Rules {
     #[inline]
     pub(super) fn any_bans(&self) -> bool {
         self.any_bans
+    }
+
+    /// Whether a request may have to wait for its turn.
+    #[inline]
+    pub(super) fn any_queues(&self) -> bool {
+        self.any_queues
     }
 
     pub(super) fn any_waits(&self) -> bool {

@@ -9,7 +9,7 @@ use super::{Shared, breakers::Gates, through};
 use crate::{
     error::{StoreError, StoreErrorKind},
     limit::OnFailure,
-    store::{Answer, Ask, Line, Partial, Purpose, Verdict, Wait},
+    store::{Answer, Ask, Line, Partial, Purpose, Verdict},
 };
 
 /// How each line of an ask stands, as far as that is known.
@@ -100,7 +100,7 @@ impl Shared {
                 let lines: SmallVec<[Line<'_>; 4]> = lines
                     .filter_map(|((line, verdict), _)| {
                         // A shadow that does not fit was not charged.
-                        let verdict = verdict.filter(|verdict| verdict.wait == Wait::None)?;
+                        let verdict = verdict.filter(|verdict| verdict.wait.fits())?;
                         Some(Line { receipt: verdict.receipt, ..*line })
                     })
                     .collect();
@@ -112,7 +112,7 @@ impl Shared {
             // What may have been charged is not charged once more, and leases are told of when they are renewed.
             let own = |place: usize| errors.get(place).and_then(Option::as_ref).unwrap_or(&error);
             let missed = |place: usize, line: &Line<'_>| {
-                let fits = verdicts.get(place).copied().flatten().is_some_and(|verdict| verdict.wait == Wait::None);
+                let fits = verdicts.get(place).copied().flatten().is_some_and(|verdict| verdict.wait.fits());
                 let counts = line.on_failure == OnFailure::Local && line.limit.lease().is_none() && fits;
                 counts && missing(place) && !own(place).may_have_charged()
             };

@@ -152,7 +152,7 @@ impl<'a> Line<'a> {
     /// Whether this verdict keeps the others from being charged.
     #[inline]
     pub(crate) fn is_refused(&self, verdict: &Verdict) -> bool {
-        verdict.wait != Wait::None && !self.shadow
+        !verdict.wait.fits() && !self.shadow
     }
 
     /// The full name of the count, `namespace:v1:{key}:rule`, in three pieces.
@@ -259,7 +259,7 @@ impl Answer {
     /// Whether every line fits, shadows too: see [`Ask::admits`].
     #[inline]
     pub fn fits(&self) -> bool {
-        self.verdicts.iter().all(|verdict| verdict.wait == Wait::None)
+        self.verdicts.iter().all(|verdict| verdict.wait.fits())
     }
 }
 

@@ -19,6 +19,9 @@ use crate::support::{
 
 pub const NAMES: [&str; 8] = ["fixed", "first", "log", "counter", "bucket", "gcra", "leaky", "month"];
 
+/// Those of which a queue gives back only what was charged last, besides.
+pub const ALL: [&str; 9] = ["fixed", "first", "log", "counter", "bucket", "gcra", "leaky", "month", "queue"];
+
 pub fn rule(name: &'static str, quota: Quota, burst: u64) -> Rule {
     match name {
         "fixed" => Rule::fixed_window(name, quota).offset(quota.window() / 3),
@@ -32,6 +35,12 @@ pub fn rule(name: &'static str, quota: Quota, burst: u64) -> Rule {
         "counter" => Rule::sliding_counter(name, quota),
         "bucket" => Rule::token_bucket(name, quota.burst(burst)),
         "gcra" => Rule::gcra(name, quota.burst(burst)),
+        // As long as the number of waiters or the longest wait have it, whichever is shorter.
+        "queue" => {
+            let wait = quota.window().as_micros() as u64 / quota.amount() * (1 + burst * 7 % 23) / 3;
+            let wait = Duration::from_micros(wait.clamp(1_000, 86_400_000_000));
+            Rule::leaky_bucket(name, quota).queue(wait, burst)
+        }
         _ => Rule::leaky_bucket(name, quota.burst(burst)),
     }
     .key(key::given())
@@ -184,7 +193,7 @@ fn traces(seed: u8, steps_back: bool) -> impl Iterator<Item = Trace> {
 
 #[tokio::test]
 async fn every_algorithm_alone_agrees_with_its_script() {
-    for (seed, name) in (0..).zip(NAMES) {
+    for (seed, name) in (0..).zip(ALL) {
         for version in VERSIONS {
             for trace in traces(seed, true).take(30) {
                 compare(&Backend::redis(version), &[name], &trace).await;
@@ -197,7 +206,7 @@ async fn every_algorithm_alone_agrees_with_its_script() {
 async fn all_algorithms_in_one_decision_agree() {
     for trace in traces(77, true).take(40) {
         for backend in every_store().iter().filter(|backend| !backend.is_memory()) {
-            compare(backend, &NAMES, &trace).await;
+            compare(backend, &ALL, &trace).await;
         }
     }
 }
@@ -209,7 +218,7 @@ async fn clocks_that_differ_agree() {
     let mut runner = TestRunner::new_with_rng(Config::default(), TestRng::from_seed(Default::default(), &[9; 32]));
     for version in VERSIONS {
         let (memory, server) = (MemoryStore::new(), patient(&version.shared().url()));
-        for (round, name) in NAMES.into_iter().cycle().take(42).enumerate() {
+        for (round, name) in ALL.into_iter().cycle().take(45).enumerate() {
             let window = [40_000, 250_000, 1_000_000][round % 3];
             let limit = rule(name, Quota::per(7, Duration::from_micros(window)), 5).check().expect("sound");
             let scope = Scope::new(&namespace(), name);

@@ -3,7 +3,7 @@ use smallvec::SmallVec;
 use super::{Inner, Locked, Overflowing, shard::Full, shard_of};
 use crate::{
     algorithm::{Moment, fair},
-    store::{Answer, Ask, Line, Purpose, Wait},
+    store::{Answer, Ask, Line, Purpose},
 };
 
 impl Inner {
@@ -45,8 +45,8 @@ impl Inner {
                 one.wait = fair::wait(one.wait, now, count.reset_after);
             }
         }
-        let fits = rules.iter().all(|(line, .., one)| line.shadow || one.wait == Wait::None);
-        let charged = rules.iter().map(|(line, .., one)| (line, spend && fits && one.wait == Wait::None));
+        let fits = rules.iter().all(|(line, .., one)| line.shadow || one.wait.fits());
+        let charged = rules.iter().map(|(line, .., one)| (line, spend && fits && one.wait.fits()));
         // A tenant's use is counted where its rule is charged.
         let of_tenants = charged.clone().filter(|(line, _)| line.tenant.is_some());
         let charges: SmallVec<[bool; 4]> = charged.clone().chain(of_tenants).map(|(_, charge)| charge).collect();

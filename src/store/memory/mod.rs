@@ -25,7 +25,7 @@ use self::{
     records::Records,
     shard::{Change, Full, Hasher, Room, Shard},
 };
-use super::{Answer, Ask, Line, Purpose, Store, StoreFuture, Time, Verdict, Wait};
+use super::{Answer, Ask, Line, Purpose, Store, StoreFuture, Time, Verdict};
 use crate::{
     algorithm::Moment,
     error::{StoreError, StoreErrorKind},
@@ -168,12 +168,12 @@ impl Inner {
                 Err(Full) => full |= 1 << place,
             }
         }
-        let fits = full == overflowing && judged.iter().all(|(line, .., one)| line.shadow || one.wait == Wait::None);
+        let fits = full == overflowing && judged.iter().all(|(line, .., one)| line.shadow || one.wait.fits());
         let mut verdicts = SmallVec::with_capacity(judged.len());
         for (line, hash, key, one) in judged {
             let Some(shard) = locked.get_mut(place_of(hash)) else { continue };
             // One that is only watched may not fit though the others do.
-            let charge = spend && fits && one.wait == Wait::None;
+            let charge = spend && fits && one.wait.fits();
             verdicts.push(shard.finish(hash, line, key, at, one, charge));
         }
         if full == overflowing { Ok(Answer { verdicts }) } else { Err(full) }

@@ -140,7 +140,7 @@ impl Entry {
         let before = state.saved(at, spend);
         let repaired = params.advance(&mut state, at);
         let wait = params.wait(&state, at, line.need());
-        let charge = spend && wait == Wait::None && line.cost > 0;
+        let charge = spend && wait.fits() && line.cost > 0;
         if charge {
             params.charge(&mut state, at, line.cost, line.receipt);
         }
@@ -260,7 +260,7 @@ impl Shard {
     #[inline(never)]
     fn decide_new(&mut self, line: &Line<'_>, at: Moment, spend: bool) -> Result<Verdict, Full> {
         let judged = self.judge_new(line, line.key, at)?;
-        let charge = spend && judged.wait == Wait::None;
+        let charge = spend && judged.wait.fits();
         Ok(self.finish_new(line, line.key, at, judged, charge))
     }
 
@@ -387,7 +387,7 @@ impl Shard {
     pub(super) fn bans(&mut self, hash: u64, line: &Line<'_>, key: &[u8], at: Moment) -> bool {
         let line = Line { cost: 0, ..*line };
         let found = self.find(hash, line.scope.number(), key);
-        found.is_some_and(|(_, entry)| entry.decide(&line, at, false).wait != Wait::None)
+        found.is_some_and(|(_, entry)| !entry.decide(&line, at, false).wait.fits())
     }
 
     pub(super) fn forget(&mut self, hash: u64, scope: u32, key: &[u8]) {

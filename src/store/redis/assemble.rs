@@ -12,7 +12,7 @@ use crate::{
 pub(super) type Kind = u8;
 
 /// The files, in the order of [`kind_of`].
-const ALGORITHMS: [File; 8] = [
+const ALGORITHMS: [File; 9] = [
     File { name: "fixed_window", text: include_str!("../../../lua/algorithms/fixed_window.lua") },
     File { name: "sliding_log", text: include_str!("../../../lua/algorithms/sliding_log.lua") },
     File { name: "sliding_counter", text: include_str!("../../../lua/algorithms/sliding_counter.lua") },
@@ -21,6 +21,7 @@ const ALGORITHMS: [File; 8] = [
     File { name: "gcra", text: include_str!("../../../lua/algorithms/gcra.lua") },
     File { name: "concurrency", text: include_str!("../../../lua/algorithms/concurrency.lua") },
     File { name: "ban", text: include_str!("../../../lua/algorithms/ban.lua") },
+    File { name: "queue", text: include_str!("../../../lua/algorithms/queue.lua") },
 ];
 const ACQUIRE: File = File { name: "acquire", text: include_str!("../../../lua/ops/acquire.lua") };
 const BATCH: File = File { name: "batch", text: include_str!("../../../lua/ops/batch.lua") };
@@ -128,6 +129,7 @@ pub(super) fn kind_of(params: &Params) -> Kind {
         Params::Gcra(_) => 5,
         Params::Concurrency(_) => 6,
         Params::Ban(_) => 7,
+        Params::Queue(_) => 8,
     }
 }
 
@@ -447,8 +449,8 @@ mod tests {
     #[test]
     fn no_name_of_a_rule_is_left_open() {
         for kinds in [
-            &[0, 1, 2, 3, 4, 5, 6, 7][..],
-            &[64, 1, 66, 3, 68, 5, 70, 7],
+            &[0, 1, 2, 3, 4, 5, 6, 7, 8][..],
+            &[64, 1, 66, 3, 68, 5, 70, 7, 72],
             &[1; 40],
             &[65; 40],
             &[128, 4, 129],

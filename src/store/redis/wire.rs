@@ -109,6 +109,7 @@ impl Args {
             }
             Params::SlidingCounter(params) => self.all([params.limit, params.tick, params.window, cost]),
             Params::TokenBucket(parts) | Params::LeakyBucket(parts) => self.parts(parts, cost),
+            Params::Queue(params) => self.parts(&params.parts, cost),
             Params::Gcra(parts) => {
                 self.parts(parts, cost);
                 self.all([parts.pace]);
@@ -163,6 +164,8 @@ pub(super) fn read(reply: &Value, lines: &[Line<'_>]) -> Result<Reply, StoreErro
         let wait = match *retry {
             0 => Wait::None,
             -1 => Wait::Never,
+            // The other way round, less one: it fits when its turn has come.
+            turn if turn < -1 && matches!(line.limit.params(), Params::Queue(_)) => Wait::Turn(positive(!turn)?),
             micros => Wait::Micros(positive(micros)?),
         };
         let (remaining, reset_after) = (positive(*remaining)?, positive(*reset)?);

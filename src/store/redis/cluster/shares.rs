@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     error::{StoreError, StoreErrorKind},
-    store::{Answer, Ask, Line, Partial, Purpose, Verdict, Wait},
+    store::{Answer, Ask, Line, Partial, Purpose, Verdict},
 };
 
 /// Lines in one slot, and their places in the ask.
@@ -113,7 +113,7 @@ impl Cluster {
             let granted_here = refused && ask.purpose == Purpose::Spend && admits(&share, &answer);
             for ((place, line), verdict) in share.places.iter().zip(&share.lines).zip(answer.verdicts()) {
                 // A shadow that does not fit was not charged.
-                let returned = granted_here && verdict.wait == Wait::None;
+                let returned = granted_here && verdict.wait.fits();
                 if returned && line.cost > 0 {
                     granted.push(Kept::new(share.slot, &Line { receipt: verdict.receipt, ..*line }));
                 }
