@@ -1,4 +1,5 @@
-//! Five wrong passwords a quarter of an hour from one address; right ones are free.
+//! Five wrong passwords a quarter of an hour from one address; right ones are free. Whoever goes on guessing, and is refused three times
+//! more within a minute, is banned for half an hour, then for a whole one, and so on.
 //!
 //! Serves on `LISTEN`, 127.0.0.1:3000 unless set:
 //!
@@ -11,7 +12,7 @@
 use std::{env, error::Error, net::SocketAddr, time::Duration};
 
 use axum::{Router, http::StatusCode, routing::post};
-use sluicegate::{Limiter, MemoryStore, OnFailure, Quota, RateLimitLayer, Rule, key};
+use sluicegate::{Ban, Limiter, MemoryStore, OnFailure, Quota, RateLimitLayer, Rule, key};
 use tokio::net::TcpListener;
 
 async fn login(form: String) -> (StatusCode, &'static str) {
@@ -26,6 +27,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             Rule::sliding_log("failed-logins", Quota::per(5, quarter))
                 .key(key::ip())
                 .count_if(|response| response.status == StatusCode::UNAUTHORIZED)
+                .ban(Ban::after(3).refusals().lasting(2 * quarter).escalating(2.0).forbidden())
                 // Better no login than a guessed password.
                 .on_failure(OnFailure::Refuse),
         )

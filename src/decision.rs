@@ -1,12 +1,12 @@
 //! What came of a request: whether it may go on, and how each rule stands.
 
-use std::{fmt, slice, sync::Arc, time::Duration};
+use std::{cmp::Ordering, fmt, slice, sync::Arc, time::Duration};
 
 use crate::{
     algorithm::Wait,
     error::StoreError,
     limit::Limit,
-    limiter::{Handle, Permit, Rules},
+    limiter::{Handle, Permit, Pick, Rules},
     lists::Listed,
     store::Verdict,
 };
@@ -40,6 +40,17 @@ struct More {
     permit: Option<Permit>,
     /// The list that the request is on.
     listed: Option<Listed>,
+    /// The bans that refuse the request.
+    bans: Box<[Banned]>,
+}
+
+/// A ban that refuses a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Banned {
+    /// Whose ban it is.
+    pub(crate) rule: u16,
+    /// How long it lasts from now, in microseconds.
+    pub(crate) micros: u64,
 }
 
 /// A rule that applied, and how it stands.
@@ -51,26 +62,34 @@ pub(crate) struct Applied {
     remaining: u64,
     cost: u64,
     reset_after: u64,
+    /// The index of the rule, and flags above it.
     rule: u64,
-    /// In microseconds; zero: none, [`NEVER`].
+    /// In microseconds; zero: none, [`NEVER`]. With [`TURN`] added, until its turn comes.
     wait: u64,
     receipt: u64,
 }
 
 const NEVER: u64 = u64::MAX;
+const TURN: u64 = 1 << 63;
+/// Flags of a rule that applied: it is only watched; the request may use what it reserves.
+const SHADOW: u64 = 1 << 16;
+const CRITICAL: u64 = 1 << 17;
 /// When to look again for a place that comes back when somebody is done.
 const SOON: Duration = Duration::from_secs(1);
 
 impl Applied {
     #[inline]
-    pub(crate) fn new(rule: u16, cost: u64, verdict: &Verdict) -> Applied {
+    pub(crate) fn new(pick: &Pick, verdict: &Verdict) -> Applied {
         let wait = match verdict.wait {
             Wait::None => 0,
-            Wait::Micros(micros) => micros.clamp(1, NEVER - 1),
+            Wait::Micros(micros) => micros.clamp(1, TURN - 1),
+            Wait::Turn(micros) => TURN | micros.min(TURN - 2),
             Wait::Never => NEVER,
         };
         let Verdict { remaining, reset_after, receipt, .. } = *verdict;
-        Applied { remaining, cost, reset_after, rule: rule.into(), wait, receipt }
+        let flag = |is: bool, flag: u64| if is { flag } else { 0 };
+        let rule = u64::from(pick.rule) | flag(pick.shadow, SHADOW) | flag(pick.critical, CRITICAL);
+        Applied { remaining, cost: pick.cost, reset_after, rule, wait, receipt }
     }
 
     #[inline]
@@ -79,15 +98,41 @@ impl Applied {
         self.rule as u16
     }
 
+    pub(crate) fn is_critical(&self) -> bool {
+        self.rule & CRITICAL != 0
+    }
+
+    #[inline]
+    pub(crate) fn is_shadow(&self) -> bool {
+        self.rule & SHADOW != 0
+    }
+
     #[inline]
     fn fits(&self) -> bool {
-        self.wait == 0
+        self.wait == 0 || (TURN..NEVER).contains(&self.wait)
+    }
+
+    #[inline]
+    fn is_refused(&self) -> bool {
+        !self.fits() && !self.is_shadow()
+    }
+
+    #[inline]
+    pub(crate) fn would_refuse(&self) -> bool {
+        !self.fits() && self.is_shadow()
+    }
+
+    /// Until its turn comes, in microseconds. Nobody waits for a shadow.
+    #[inline]
+    fn turn(&self) -> Option<u64> {
+        ((TURN..NEVER).contains(&self.wait) && !self.is_shadow()).then_some(self.wait & !TURN)
     }
 
     fn verdict(&self) -> Verdict {
         let wait = match self.wait {
             0 => Wait::None,
             NEVER => Wait::Never,
+            turn if turn >= TURN => Wait::Turn(turn & !TURN),
             micros => Wait::Micros(micros),
         };
         Verdict { wait, remaining: self.remaining, reset_after: self.reset_after, receipt: self.receipt }
@@ -152,6 +197,29 @@ impl Decision {
         self
     }
 
+    /// Notes that the request is refused for these.
+    pub(crate) fn banned(mut self, bans: Vec<Banned>) -> Decision {
+        if !bans.is_empty() {
+            Arc::make_mut(self.more.get_or_insert_default()).bans = bans.into();
+        }
+        self
+    }
+
+    /// Whether a [ban](crate::Rule::ban) refused the request. Its rules may admit it all the same, or refuse it too.
+    pub fn is_banned(&self) -> bool {
+        !self.banned_by().is_empty()
+    }
+
+    /// The rules whose bans refused the request, and how long these last from now.
+    pub fn bans(&self) -> impl Iterator<Item = (&str, Duration)> + '_ {
+        let named = |banned: &Banned| Some((self.rules.get(banned.rule)?.name(), Duration::from_micros(banned.micros)));
+        self.banned_by().iter().filter_map(named)
+    }
+
+    pub(crate) fn banned_by(&self) -> &[Banned] {
+        self.more.as_ref().map_or(&[], |more| &more.bans)
+    }
+
     /// The places that the request holds under [concurrency](crate::Rule::concurrency) rules, if it holds any. This decision
     /// and its clones hold them too; a permit is for what outlives them.
     pub fn permit(&self) -> Option<Permit> {
@@ -171,9 +239,9 @@ impl Decision {
         !self.is_refused()
     }
 
-    /// Whether a rule refused the request, or a list. Nothing was spent then, in any rule.
+    /// Whether a rule refused the request, its ban, or a list. Nothing was spent then, in any rule.
     pub fn is_refused(&self) -> bool {
-        self.is_over_quota() || self.more.as_ref().is_some_and(|more| more.refused)
+        self.is_over_quota() || self.is_refused_unjudged() || self.is_banned()
     }
 
     /// Whether a [list](crate::Lists) decided over the request, and which. No rule was asked then, so there are no standings.
@@ -183,7 +251,14 @@ impl Decision {
 
     /// Whether a quota refused the request, and not only a rule that refuses what the store gave no answer to.
     pub(crate) fn is_over_quota(&self) -> bool {
-        !self.applied().iter().all(Applied::fits)
+        self.applied().iter().any(Applied::is_refused)
+    }
+
+    /// Whether a [shadow](crate::Rule::shadow) rule would have refused the request, were it enforced: which ones, their
+    /// [standings](Standing::would_refuse) say. The request may be refused all the same, by other rules.
+    #[inline]
+    pub fn would_refuse(&self) -> bool {
+        self.applied().iter().any(Applied::would_refuse)
     }
 
     /// Why the store gave no answer, if it gave none. Rules that counted in this process instead have standings all the same.
@@ -197,24 +272,59 @@ impl Decision {
         if self.can_never_fit() {
             return None;
         }
-        self.standings().filter_map(|standing| standing.retry_after()).max()
+        let bans = self.banned_by().iter().map(|banned| Duration::from_micros(banned.micros));
+        let refused = self.standings().filter(Standing::is_refused);
+        refused.filter_map(|standing| standing.retry_after()).chain(bans).max()
+    }
+
+    /// How long an admitted request waits until its turn comes: the longest of the [queues](crate::Rule::queue) it is in, `None`
+    /// when it may run at once. The layer and [`acquire_when_ready`](crate::Limiter::acquire_when_ready) have waited it.
+    pub fn delay(&self) -> Option<Duration> {
+        if self.is_refused() {
+            return None;
+        }
+        self.applied().iter().filter_map(Applied::turn).max().map(Duration::from_micros)
+    }
+
+    /// The same when its turn has come: by so much is everything nearer that comes back. What remains is as it was, since nobody
+    /// knows who has come meanwhile.
+    pub(crate) fn after_turn(mut self) -> Decision {
+        let Some(delay) = self.delay() else { return self };
+        let waited = crate::limit::micros(delay);
+        let pass = |applied: &mut Applied| applied.reset_after = applied.reset_after.saturating_sub(waited);
+        self.one.iter_mut().for_each(pass);
+        if let Some(more) = &mut self.more {
+            Arc::make_mut(more).applied.iter_mut().for_each(pass);
+        }
+        self
+    }
+
+    /// Whether a rule refused what the store gave no answer to.
+    pub(crate) fn is_refused_unjudged(&self) -> bool {
+        self.more.as_ref().is_some_and(|more| more.refused)
     }
 
     /// Whether a rule refused a cost above its capacity, which no waiting helps.
     pub fn can_never_fit(&self) -> bool {
-        self.applied().iter().any(|line| line.wait == NEVER)
+        self.applied().iter().any(|line| line.wait == NEVER && line.is_refused())
     }
 
-    /// How each rule that applied stands, in the order of the rules.
+    /// How each rule that applied stands, in the order of the rules; [shadows](Standing::is_shadow) too.
     pub fn standings(&self) -> impl Iterator<Item = Standing<'_>> + '_ {
         self.applied().iter().filter_map(|applied| {
             let rule = self.rules.get(applied.rule())?;
+            let (limit, mut verdict) = (rule.limit(), applied.verdict());
+            let kept = if applied.is_critical() { 0 } else { limit.reserved() };
+            verdict.remaining = verdict.remaining.saturating_sub(kept);
             Some(Standing {
                 index: applied.rule(),
+                protects_service: rule.protects_service(),
                 name: rule.name(),
-                limit: rule.limit(),
+                limit,
+                kept,
                 cost: applied.cost,
-                verdict: applied.verdict(),
+                shadow: applied.is_shadow(),
+                verdict,
             })
         })
     }
@@ -225,23 +335,34 @@ impl Decision {
     }
 
     /// The rule nearest to refusing, by the share of its capacity that remains; of a refused request, the one that must
-    /// wait longest.
+    /// wait longest. Not a [shadow](Standing::is_shadow), which never refuses.
     pub fn tightest(&self) -> Option<Standing<'_>> {
-        if self.is_over_quota() {
-            let refused = self.standings().filter(Standing::is_refused);
-            return refused.max_by_key(|standing| match standing.verdict.wait {
-                Wait::None => 0,
-                Wait::Micros(micros) => micros,
-                Wait::Never => u64::MAX,
-            });
-        }
-        self.standings().min_by(|one, other| {
-            let share = |standing: &Standing<'_>, of: &Standing<'_>| {
-                u128::from(standing.remaining()) * u128::from(of.limit.quota().capacity())
-            };
-            share(one, other).cmp(&share(other, one))
-        })
+        tightest(self.standings())
     }
+
+    /// The same among the quotas of the caller.
+    pub(crate) fn tightest_quota(&self) -> Option<Standing<'_>> {
+        tightest(self.standings().filter(|standing| !standing.protects_service))
+    }
+}
+
+fn tightest<'a>(standings: impl Iterator<Item = Standing<'a>>) -> Option<Standing<'a>> {
+    let wait = |standing: &Standing<'_>| match standing.verdict.wait {
+        Wait::None | Wait::Turn(_) => 0,
+        Wait::Micros(micros) => micros,
+        Wait::Never => u64::MAX,
+    };
+    standings.filter(|standing| !standing.shadow).reduce(|one, other| {
+        let share =
+            |standing: &Standing<'_>, of: &Standing<'_>| u128::from(standing.remaining()) * u128::from(of.capacity());
+        // Whoever waits longer; of those that do not wait, whoever has less.
+        let tighter = match wait(&other).cmp(&wait(&one)) {
+            Ordering::Equal if wait(&one) > 0 => true,
+            Ordering::Equal => share(&other, &one) < share(&one, &other),
+            waits => waits == Ordering::Greater,
+        };
+        if tighter { other } else { one }
+    })
 }
 
 impl fmt::Debug for Decision {
@@ -254,6 +375,9 @@ impl fmt::Debug for Decision {
         if let Some(listed) = self.listed() {
             debug.field("listed", &listed);
         }
+        if self.is_banned() {
+            debug.field("banned", &self.banned_by());
+        }
         for standing in self.standings() {
             debug.field(standing.name, &standing.verdict);
         }
@@ -265,9 +389,13 @@ impl fmt::Debug for Decision {
 #[derive(Clone, Copy, Debug)]
 pub struct Standing<'a> {
     index: u16,
+    protects_service: bool,
     name: &'a str,
     limit: &'a Limit,
+    /// Units of the limit that the request may not use.
+    kept: u64,
     cost: u64,
+    shadow: bool,
     verdict: Verdict,
 }
 
@@ -291,7 +419,24 @@ impl<'a> Standing<'a> {
         self.cost
     }
 
-    /// Units left: after the charge if the request was allowed, otherwise as they are.
+    /// The units that the request could use of an untouched limit: its capacity, less what is
+    /// [reserved](crate::Rule::reserve) for others.
+    pub fn capacity(&self) -> u64 {
+        self.limit.quota().capacity().saturating_sub(self.kept)
+    }
+
+    /// Units of the limit that the request may not use.
+    pub(crate) fn kept(&self) -> u64 {
+        self.kept
+    }
+
+    /// Whether the rule [protects the service](crate::Rule::protects_service), and is no quota of its caller's.
+    pub fn protects_service(&self) -> bool {
+        self.protects_service
+    }
+
+    /// Units left for a request of its kind: after the charge if the request was allowed and the rule had room for it, otherwise as
+    /// they are.
     pub fn remaining(&self) -> u64 {
         self.verdict.remaining
     }
@@ -303,12 +448,24 @@ impl<'a> Standing<'a> {
         Duration::from_micros(self.verdict.reset_after)
     }
 
-    /// Whether this rule refused the request.
+    /// Whether this rule refused the request. Never of a [shadow](Standing::is_shadow).
     pub fn is_refused(&self) -> bool {
-        self.verdict.wait != Wait::None
+        !self.verdict.wait.fits() && !self.shadow
     }
 
-    /// How long the request must wait for this rule. `None` when this rule does not refuse it, or always will.
+    /// Whether the rule is only watched, for the key of this request: a [shadow](crate::Rule::shadow) rule, one whose
+    /// [share](crate::Rule::roll_out) of keys does not reach this one, or any while
+    /// [all are](crate::Limiter::set_shadow).
+    pub fn is_shadow(&self) -> bool {
+        self.shadow
+    }
+
+    /// Whether the rule would have refused the request, were it not a [shadow](Standing::is_shadow). It was charged nothing under it.
+    pub fn would_refuse(&self) -> bool {
+        !self.verdict.wait.fits() && self.shadow
+    }
+
+    /// How long the request must wait for this rule; of a shadow, would have to. `None` when it fits, or never will.
     ///
     /// Under a [concurrency](crate::Rule::concurrency) rule nobody knows: a place is free when somebody is done. There it is a
     /// second, or less if a lease expires before that.
@@ -316,7 +473,16 @@ impl<'a> Standing<'a> {
         match self.verdict.wait {
             Wait::Micros(micros) if self.limit.lease().is_some() => Some(Duration::from_micros(micros).min(SOON)),
             Wait::Micros(micros) => Some(Duration::from_micros(micros)),
-            Wait::None | Wait::Never => None,
+            Wait::None | Wait::Turn(_) | Wait::Never => None,
+        }
+    }
+
+    /// How long the request waits for its turn in this rule's [queue](crate::Rule::queue); where it was looked at only, or another
+    /// rule refused it, how long it would. `None` when it need not, or the rule has no queue.
+    pub fn delay(&self) -> Option<Duration> {
+        match self.verdict.wait {
+            Wait::Turn(micros) => Some(Duration::from_micros(micros)),
+            _ => None,
         }
     }
 

@@ -36,6 +36,14 @@ impl Edge {
         Ruling::Decided(decision, charge)
     }
 
+    /// Waits where the request is in a queue.
+    pub(crate) async fn wait_for_turn(&self, decision: Decision, picks: &Picks) -> Decision {
+        let Some(turn) = self.limiter.turn(&decision, picks.iter()) else { return decision };
+        // Boxed, since few wait.
+        Box::pin(turn.come()).await;
+        decision.after_turn()
+    }
+
     /// Over who is on a list, as if no rule applied.
     #[cold]
     pub(crate) fn listed(&self, listed: Listed) -> Ruling {

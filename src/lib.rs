@@ -29,6 +29,7 @@
 //! | a limit: algorithm, quota, key, cost | [`Rule`], [`Quota`], the [algorithms](guide::algorithms) |
 //! | monthly quotas, tiers without a limit | [`Quota`], the page on [quotas](guide::quotas) |
 //! | costs that are known afterwards, responses that do not count | [`Charge`], [`Rule::count_if`], the page on [costs](guide::costs) |
+//! | penalties, and bans after refusals or bad responses | [`Ban`], [`Charge::penalize`], the page on [bans](guide::bans) |
 //! | whose requests count together | [`key`], [`Rule::key_by`] |
 //! | the client's address behind proxies | [`key::TrustedProxies`], the page on [proxies](guide::proxies) |
 //! | the layer, and where it goes among others | [`RateLimitLayer`], the page on [ordering](guide::ordering) |
@@ -37,10 +38,12 @@
 //! | Redis or Valkey: addresses, keys, engines | [`RedisStore`], the page on [Redis](guide::redis) |
 //! | a Cluster: slots, hash tags, failover | [`RedisStore::builder`], [`LimiterBuilder::same_slot`], the page on [Clusters](guide::cluster) |
 //! | what happens when the store fails | [`Rule::on_failure`], [`Resilient`], the page on [failure](guide::failure) |
+//! | a new limit that is watched before it refuses | [`Rule::shadow`], [`Rule::roll_out`], [`Limiter::set_shadow`], the page on [shadows](guide::shadow) |
 //! | sizing, permissions, alarms, a runbook | the page on [operations](guide::operations) |
 //! | whether a server is fit | [`Limiter::check`] |
 //! | the decision in a handler | [`Decision`], an axum extractor and a request extension |
 //! | so many at the same time | [`Rule::concurrency`], [`Permit`] |
+//! | one after the other, and waiting for it | [`Rule::queue`], [`Limiter::acquire_when_ready`], the guide on [queueing](guide::algorithms#queueing) |
 //! | how much is left, without spending; a route that tells callers | [`Limiter::usage`], [`usage`], the page on [quotas](guide::quotas#how-much-is-left) |
 //! | callers who are always let through, or never | [`Lists`], the page on [lists](guide::lists) |
 //! | limits without HTTP: jobs, sockets, queues | [`Limiter::acquire`], [`Limiter::peek`], [`Limiter::reset`] |
@@ -88,7 +91,7 @@ pub use error::{BuildError, StoreError, StoreErrorKind};
 pub use future::ResponseFuture;
 pub use headers::{Headers, HeadersBuilder};
 pub use layer::RateLimitLayer;
-pub use limit::{Algorithm, Limit, OnFailure, Quota, Rule};
+pub use limit::{Algorithm, Ban, Limit, OnFailure, Quota, Rule};
 pub use limiter::{Call, Charge, Limiter, LimiterBuilder, Permit};
 pub use lists::{Listed, Lists};
 pub use observer::{Observer, StoreEvent};
@@ -105,6 +108,9 @@ pub mod guide {
 
     #[doc = include_str!("docs/architecture.md")]
     pub mod architecture {}
+
+    #[doc = include_str!("docs/bans.md")]
+    pub mod bans {}
 
     #[doc = include_str!("docs/cluster.md")]
     pub mod cluster {}
@@ -135,4 +141,7 @@ pub mod guide {
 
     #[doc = include_str!("docs/redis.md")]
     pub mod redis {}
+
+    #[doc = include_str!("docs/shadow.md")]
+    pub mod shadow {}
 }

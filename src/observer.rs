@@ -11,7 +11,8 @@ use std::{
 
 use crate::{decision::Decision, error::StoreError};
 
-/// Is told of every decision and of what happens to a store.
+/// Is told of every decision and of what happens to a store. Apart from [refusals](Decision::is_refused), decisions say what
+/// [shadow](crate::Rule::shadow) rules [would have refused](Decision::would_refuse).
 ///
 /// Every method does nothing unless written; they are called on the path of requests, so they must not wait.
 ///
@@ -20,12 +21,14 @@ use crate::{decision::Decision, error::StoreError};
 /// use std::sync::atomic::{AtomicU64, Ordering};
 ///
 /// #[derive(Default)]
-/// struct Refusals(AtomicU64);
+/// struct Refusals(AtomicU64, AtomicU64);
 ///
 /// impl Observer for Refusals {
 ///     fn decided(&self, decision: &Decision) {
 ///         if decision.is_refused() {
 ///             self.0.fetch_add(1, Ordering::Relaxed);
+///         } else if decision.would_refuse() {
+///             self.1.fetch_add(1, Ordering::Relaxed);
 ///         }
 ///     }
 /// }
@@ -102,6 +105,12 @@ pub enum StoreEvent {
         /// How many.
         leases: u64,
     },
+    /// Somebody has earned a [ban](crate::Rule::ban), who is not told. Seen by the process whose strike was the last one it took. Bans by
+    /// hand are not among these.
+    Banned {
+        /// The rule whose ban it is.
+        rule: Arc<str>,
+    },
 }
 
 /// Those who watch a store, and the log.
@@ -114,7 +123,7 @@ pub(crate) struct Observers {
     since: OnceLock<Instant>,
 }
 
-const KINDS: usize = 14;
+const KINDS: usize = 15;
 
 impl Observers {
     pub(crate) fn add(&self, observer: &Arc<dyn Observer>) {
@@ -148,6 +157,7 @@ impl Observers {
             StoreEvent::NotGivenBack(_) => 11,
             StoreEvent::NotSettled { .. } => 12,
             StoreEvent::LeasesLost { .. } => 13,
+            StoreEvent::Banned { .. } => 14,
         };
         let now = 1_000_000 + crate::limit::micros(self.since.get_or_init(Instant::now).elapsed());
         let Some(logged) = self.logged.get(kind) else { return };
@@ -185,6 +195,7 @@ impl Observers {
                 tracing::warn!(units, "costs that became known late never reached the rate limit store")
             }
             StoreEvent::LeasesLost { leases } => tracing::warn!(leases, "places under a concurrency rule were lost"),
+            StoreEvent::Banned { rule } => tracing::info!(%rule, "a key was banned"),
             StoreEvent::Overflowed => {
                 tracing::warn!(
                     "the memory store is full: new keys share one count per rule; raise MemoryStore::max_keys"

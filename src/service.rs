@@ -13,7 +13,7 @@ use crate::{
     decision::Decision,
     edge::Edge,
     future::{ResponseFuture, Ruling},
-    limiter::Picked,
+    limiter::{Picked, Picks, Turn},
     store::Purpose,
 };
 
@@ -68,6 +68,30 @@ impl<S: Clone> RateLimit<S> {
     }
 }
 
+impl<S: Clone> RateLimit<S> {
+    /// Has the request wait for its turn.
+    #[cold]
+    fn queue<B>(
+        &mut self,
+        turn: Turn,
+        decision: Decision,
+        picks: Picks,
+        head: Parts,
+        body: B,
+    ) -> ResponseFuture<S, S::Future, B>
+    where
+        S: Service<Request<B>>,
+    {
+        let edge = Arc::clone(&self.edge);
+        let deciding = Box::pin(async move {
+            turn.come().await;
+            let ruling = edge.ruling(decision.after_turn(), picks);
+            (head, ruling)
+        });
+        ResponseFuture::deciding(deciding, self.take_ready(), body, Arc::clone(&self.edge))
+    }
+}
+
 /// What a browser asks before the request proper. It carries no credentials, and refusing it breaks the request.
 fn is_preflight(head: &Parts) -> bool {
     head.method == Method::OPTIONS
@@ -110,6 +134,7 @@ where
                                 Some(decision) => decision,
                                 None => edge.limiter.decide(picks.iter(), Purpose::Spend).await,
                             };
+                            let decision = edge.wait_for_turn(decision, &picks).await;
                             edge.ruling(decision, picks)
                         }
                     };
@@ -120,12 +145,16 @@ where
         };
         self.edge.headers.keep_partitions(&picks, &mut head);
         if let Some(decision) = self.edge.limiter.decide_now(picks.iter(), Purpose::Spend) {
+            if let Some(turn) = self.edge.limiter.turn(&decision, picks.iter()) {
+                return self.queue(turn, decision, picks, head, body);
+            }
             let ruling = self.edge.ruling(decision, picks);
             return self.follow(ruling, head, body);
         }
         let edge = Arc::clone(&self.edge);
         let deciding = Box::pin(async move {
             let decision = edge.limiter.decide(picks.iter(), Purpose::Spend).await;
+            let decision = edge.wait_for_turn(decision, &picks).await;
             let ruling = edge.ruling(decision, picks);
             (head, ruling)
         });

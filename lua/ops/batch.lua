@@ -5,14 +5,14 @@
   ARGV[1]  as for acquire.lua with spend 0; then for each algorithm in turn how many changes there are, and for each of these the
            arguments of its rule, the receipt of the charge, and 1 if it is owed, 0 if it is given back
   ARGV[2]  milliseconds that the records stay
-  returns  now, and how many changes were made
+  returns  now, how many changes were made, and of those that began a ban which ones they were, counted from one
            or now alone: the call came later than not_after and nothing was changed
 
   The assembler puts a loop around the parts of each algorithm. Should a change fail, those before it stay made, and asked for again
   they are not made twice.
 ]]
 --@ begin
-local at, i, made, changes = 41, 0, 0, #KEYS / 2
+local at, i, made, changes, told = 41, 0, 0, #KEYS / 2, {now, 0}
 --@ count
 local count
 count, at = unpack('<d', ARGV[1], at)
@@ -24,4 +24,5 @@ for _ = 1, count do
     made = made + 1
     call('SET', KEYS[changes + i], '', 'NX', 'PX', ARGV[2])
 --@ end
-return {now, made}
+told[2] = made
+return told

@@ -13,8 +13,8 @@
 //!
 //! # Five steps
 //!
-//! Every algorithm has the same five: `advance` brings stored state up to now, `wait` judges a cost without spending it,
-//! `charge` spends it, `give` gives back what still counts of a charge, and `left` answers what remains. A store judges every rule of a
+//! Every algorithm has the same five: `advance` brings stored state up to now, `wait` judges what a cost needs without spending
+//! it: the cost, and what must be left for others; `charge` spends it, `give` gives back what still counts of a charge, and `left` answers what remains. A store judges every rule of a
 //! request before it charges any. What was admitted elsewhere is not judged again: `take` charges as much of it as is left.
 //!
 //! # Repairs
@@ -23,16 +23,20 @@
 //! quota that has since changed, in a way that later answers depend on when this was noticed. A repaired state is stored
 //! even when the request is refused, so that the wait promised now still holds later. Nothing else is stored on a refusal.
 
+pub(crate) mod ban;
 pub(crate) mod concurrency;
+pub(crate) mod fair;
 pub(crate) mod fixed_window;
 pub(crate) mod gcra;
 pub(crate) mod leaky_bucket;
 mod month;
 mod parts;
+pub(crate) mod queue;
 pub(crate) mod sliding_counter;
 pub(crate) mod sliding_log;
 pub(crate) mod token_bucket;
 
+pub(crate) use fair::Fair;
 pub(crate) use parts::{Parts, Rate};
 
 /// Integers at or above this are not exact in Lua.
@@ -64,10 +68,20 @@ impl Moment {
 pub enum Wait {
     /// It fits now.
     None,
+    /// It fits, and its turn comes after this many microseconds: it has a slot in a [queue](crate::Rule::queue), or would have one.
+    Turn(u64),
     /// It fits after this many microseconds and not one tick earlier.
     Micros(u64),
     /// It can never fit: the cost is above the capacity.
     Never,
+}
+
+impl Wait {
+    /// Whether it fits, if only when its turn has come.
+    #[inline]
+    pub fn fits(self) -> bool {
+        matches!(self, Wait::None | Wait::Turn(_))
+    }
 }
 
 /// What is left after a decision.
@@ -85,8 +99,10 @@ pub(crate) enum Params {
     SlidingCounter(sliding_counter::Params),
     TokenBucket(Parts),
     LeakyBucket(Parts),
+    Queue(queue::Params),
     Gcra(Parts),
     Concurrency(concurrency::Params),
+    Ban(ban::Params),
 }
 
 /// What is remembered for one key of one rule.
@@ -99,6 +115,7 @@ pub(crate) enum State {
     LeakyBucket(leaky_bucket::State),
     Gcra(gcra::State),
     Concurrency(Box<concurrency::State>),
+    Ban(ban::State),
 }
 
 /// Calls one step of whichever algorithm it is; `advance` has made sure that the state is of the same.
@@ -110,8 +127,10 @@ macro_rules! step {
             (Params::SlidingCounter($params), State::SlidingCounter($own)) => $step,
             (Params::TokenBucket($params), State::TokenBucket($own)) => $step,
             (Params::LeakyBucket($params), State::LeakyBucket($own)) => $step,
+            (Params::Queue($params), State::LeakyBucket($own)) => $step,
             (Params::Gcra($params), State::Gcra($own)) => $step,
             (Params::Concurrency($params), State::Concurrency($own)) => $step,
+            (Params::Ban($params), State::Ban($own)) => $step,
             _ => $other,
         }
     };
@@ -139,9 +158,10 @@ impl Params {
             Params::SlidingLog(_) => State::SlidingLog(Box::default()),
             Params::SlidingCounter(_) => State::SlidingCounter(sliding_counter::State::default()),
             Params::TokenBucket(parts) => State::TokenBucket(token_bucket::State::full(parts)),
-            Params::LeakyBucket(_) => State::LeakyBucket(leaky_bucket::State::default()),
+            Params::LeakyBucket(_) | Params::Queue(_) => State::LeakyBucket(leaky_bucket::State::default()),
             Params::Gcra(_) => State::Gcra(gcra::State::default()),
             Params::Concurrency(_) => State::Concurrency(Box::default()),
+            Params::Ban(_) => State::Ban(ban::State::default()),
         }
     }
 
@@ -160,16 +180,17 @@ impl Params {
         step!(self, state, |params, own| Steps::advance(params, own, at), else false)
     }
 
-    /// How long `cost` must wait. A cost of zero is free and never waits.
+    /// How long it takes until `need` units are there: a cost, and what must be left besides. Who needs nothing never waits, but for
+    /// a ban, which refuses whatever the cost.
     #[inline]
-    pub(crate) fn wait(&self, state: &State, at: Moment, cost: u64) -> Wait {
-        if cost == 0 {
+    pub(crate) fn wait(&self, state: &State, at: Moment, need: u64) -> Wait {
+        if need == 0 && !matches!(self, Params::Ban(_)) {
             return Wait::None;
         }
-        step!(self, state, |params, own| Steps::wait(params, own, at, cost), else Wait::Never)
+        step!(self, state, |params, own| Steps::wait(params, own, at, need), else Wait::Never)
     }
 
-    /// Spends `cost`, which `wait` has found to fit. A concurrency limit grants the lease `id`; others have no use for it.
+    /// Spends `cost`, whose need `wait` has found to be there. A concurrency limit grants the lease `id`; others have no use for it.
     #[inline]
     pub(crate) fn charge(&self, state: &mut State, at: Moment, cost: u64, id: u64) {
         if let (Params::Concurrency(params), State::Concurrency(own)) = (self, &mut *state)
@@ -183,19 +204,24 @@ impl Params {
 
     /// Spends of `cost` as much as is left, in whole units; answers how much that was.
     pub(crate) fn take(&self, state: &mut State, at: Moment, cost: u64, id: u64) -> u64 {
+        if let Params::Ban(_) = self {
+            // Strikes are owed.
+            return 0;
+        }
         let cost = cost.min(self.left(state, at).remaining);
         self.charge(state, at, cost, id);
         cost
     }
 
-    /// Spends `cost` though it may not be there: a token bucket owes what it lacks, of others as much is spent as is left. Answers
-    /// how much that was.
+    /// Spends `cost` though it may not be there: a token bucket owes what it lacks, a ban counts strikes, of others as much is spent
+    /// as is left. Answers how much that was.
     pub(crate) fn owe(&self, state: &mut State, at: Moment, cost: u64, id: u64) -> u64 {
         match (self, state) {
             (Params::TokenBucket(parts), State::TokenBucket(own)) => {
                 parts.owe(own, cost);
                 cost
             }
+            (Params::Ban(params), State::Ban(own)) => params.strike(own, at, cost, id),
             (_, state) => self.take(state, at, cost, id),
         }
     }
@@ -206,13 +232,13 @@ impl Params {
     }
 
     /// Extends the lease `id` of a concurrency limit: see [`concurrency::Params::renew`]. `None` under others.
-    pub(crate) fn renew(&self, state: &mut State, at: Moment, id: u64) -> Option<Wait> {
+    pub(crate) fn renew(&self, state: &mut State, at: Moment, id: u64, need: u64) -> Option<Wait> {
         let Params::Concurrency(params) = self else { return None };
         if !self.wrote(state) {
             *state = self.fresh();
         }
         let State::Concurrency(own) = state else { return None };
-        Some(params.renew(own, at, id))
+        Some(params.renew(own, at, id, need))
     }
 
     /// Ends the lease `id` of a concurrency limit; `false` if there is none.
@@ -228,7 +254,16 @@ impl Params {
         match self {
             Params::Concurrency(_) => id,
             Params::SlidingLog(_) => now,
+            Params::Ban(_) => 0,
             _ => now.saturating_add(reset_after),
+        }
+    }
+
+    /// What a fixed window has in use, of which so much is left; zero under others.
+    pub(crate) fn used(&self, left: Left) -> u64 {
+        match self {
+            Params::FixedWindow(params) => params.limit.saturating_sub(left.remaining),
+            _ => 0,
         }
     }
 
@@ -253,7 +288,7 @@ impl Params {
 /// The five steps, alike for every algorithm.
 trait Steps<S> {
     fn advance(&self, state: &mut S, at: Moment) -> bool;
-    fn wait(&self, state: &S, at: Moment, cost: u64) -> Wait;
+    fn wait(&self, state: &S, at: Moment, need: u64) -> Wait;
     fn charge(&self, state: &mut S, at: Moment, cost: u64);
     /// Never more than still counts of the charge with this [receipt](Params::receipt): afterwards no more is left, now or later,
     /// than if it had never been made. Answers whether anything was given.

@@ -1,8 +1,8 @@
 use std::{fmt, time::Duration};
 
-use super::{Quota, quota::Period};
+use super::{Queue, Quota, quota::Period};
 use crate::{
-    algorithm::{Params, Parts, concurrency, fixed_window, sliding_counter, sliding_log},
+    algorithm::{Fair, Params, Parts, ban, concurrency, fixed_window, queue, sliding_counter, sliding_log},
     error::BuildError,
 };
 
@@ -24,6 +24,8 @@ pub enum Algorithm {
     LeakyBucket,
     /// At most so many at work at the same time.
     Concurrency,
+    /// None at all for a while, after too many strikes: no rule's own, but what a [`Ban`](crate::Ban) is to a store.
+    Ban,
 }
 
 impl fmt::Display for Algorithm {
@@ -36,6 +38,7 @@ impl fmt::Display for Algorithm {
             Algorithm::Gcra => "GCRA",
             Algorithm::LeakyBucket => "leaky bucket",
             Algorithm::Concurrency => "concurrency limit",
+            Algorithm::Ban => "ban",
         })
     }
 }
@@ -46,6 +49,10 @@ pub struct Limit {
     algorithm: Algorithm,
     quota: Quota,
     params: Params,
+    /// Units that are kept for critical requests.
+    reserved: u64,
+    /// Units that a tenant leaves to others at most; zero: it is not shared.
+    share: u64,
 }
 
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -72,13 +79,13 @@ impl Limit {
             // Nobody counts by these; should somebody, it is as good as no limit.
             let start = fixed_window::Start::Aligned(0);
             let params = fixed_window::Params { limit: LARGEST, window: micros(SHORTEST), start };
-            return Ok(Limit { algorithm, quota, params: Params::FixedWindow(params) });
+            return Ok(Limit { algorithm, quota, params: Params::FixedWindow(params), reserved: 0, share: 0 });
         }
         let (amount, window) = (quota.amount(), quota.window());
         if algorithm == Algorithm::Concurrency {
             let params = concurrency::Params { limit: amount, lease: micros(window) };
             check_leases(rule, &params, window)?;
-            return Ok(Limit { algorithm, quota, params: Params::Concurrency(params) });
+            return Ok(Limit { algorithm, quota, params: Params::Concurrency(params), reserved: 0, share: 0 });
         }
         if !(1..=LARGEST).contains(&amount) {
             return bad("quota", format!("an amount of {amount} is out of range; give 1 to {LARGEST} units"));
@@ -151,14 +158,86 @@ impl Limit {
             },
             // Checked before.
             Algorithm::Concurrency => Params::Concurrency(concurrency::Params { limit: amount, lease: micros }),
+            Algorithm::Ban => return bad("algorithm", "a ban is no limit of its own; say .ban(..) of a rule".into()),
         };
-        Ok(Limit { algorithm, quota, params })
+        Ok(Limit { algorithm, quota, params, reserved: 0, share: 0 })
+    }
+
+    /// This limit with so many units kept for critical requests.
+    pub(crate) fn reserving(self, units: u64) -> Limit {
+        Limit { reserved: units, ..self }
+    }
+
+    /// This limit shared by tenants, of which each leaves so many units to the others at most.
+    pub(crate) fn shared(self, share: u64) -> Limit {
+        Limit { share, ..self }
+    }
+
+    /// Whether tenants share it.
+    #[cfg(feature = "redis")]
+    pub(crate) fn is_shared(&self) -> bool {
+        self.share > 0
+    }
+
+    /// What tenants must leave of it.
+    pub(crate) fn fair(&self) -> Fair {
+        Fair::new(self.quota.capacity(), self.share)
+    }
+
+    /// How the use of one tenant is counted: in windows as long as it takes to earn the capacity, and without an end. `None` if
+    /// this limit cannot be shared.
+    pub(crate) fn for_tenants(&self) -> Option<Limit> {
+        let window = match self.params {
+            Params::FixedWindow(params) if params.start == fixed_window::Start::FirstRequest => params.window,
+            Params::FixedWindow(params) => {
+                return Some(Limit {
+                    params: Params::FixedWindow(fixed_window::Params { limit: LARGEST, ..params }),
+                    ..*self
+                });
+            }
+            Params::Concurrency(_) | Params::Queue(_) => return None,
+            _ => micros(self.period(self.quota.capacity())?),
+        };
+        let start = fixed_window::Start::Aligned(0);
+        let params = Params::FixedWindow(fixed_window::Params { limit: LARGEST, window, start });
+        Some(Limit { algorithm: Algorithm::FixedWindow, params, reserved: 0, share: 0, ..*self })
+    }
+
+    /// As many units of a smaller limit as are kept of this one; a unit at least stays for ordinary requests.
+    fn keep_again(&self, smaller: Limit) -> Limit {
+        let (capacity, whole) = (u128::from(smaller.quota.capacity()), u128::from(self.quota.capacity().max(1)));
+        let again = |units: u64| {
+            let units = (capacity * u128::from(units)).div_ceil(whole).min(capacity.saturating_sub(1));
+            u64::try_from(units).unwrap_or(0)
+        };
+        smaller.reserving(again(self.reserved)).shared(again(self.share))
+    }
+
+    /// A ban, which is counted in strikes.
+    pub(super) fn of_ban(params: ban::Params) -> Limit {
+        let quota = Quota::per(params.strikes, Duration::from_micros(params.window));
+        Limit { algorithm: Algorithm::Ban, quota, params: Params::Ban(params), reserved: 0, share: 0 }
+    }
+
+    /// A leaky bucket whose requests wait for their turn.
+    pub(crate) fn queued(rule: &str, quota: Quota, queue: Queue) -> Result<Limit, BuildError> {
+        // What is said of any leaky bucket is said first; the line is not as long as its amount.
+        let burst = quota.given_burst().or((!quota.is_unlimited()).then_some(1));
+        let whole = burst.map_or(quota, |burst| quota.burst(burst));
+        let limit = Limit::new(rule, Algorithm::LeakyBucket, whole, fixed_window::Start::Aligned(0))?;
+        if quota.is_unlimited() {
+            return Ok(limit);
+        }
+        let params = queue.params(quota).map_err(|(field, text)| BuildError::rule(rule, field, text))?;
+        Ok(Limit { quota: quota.burst(params.places()), params: Params::Queue(params), ..limit })
     }
 
     /// This limit with the given share of its quota, more than 0 and at most 1, rounded down. Less than one unit a window becomes
     /// one unit in a longer window.
     pub(crate) fn scaled(&self, share: f64) -> Limit {
         let start = match self.params {
+            // A ban is whole or none.
+            Params::Ban(_) => return *self,
             Params::FixedWindow(params) if !self.quota.is_calendar() => params.start,
             _ => fixed_window::Start::Aligned(0),
         };
@@ -167,7 +246,7 @@ impl Limit {
         if let Params::Concurrency(params) = self.params {
             let limit = of(params.limit).max(1);
             let params = Params::Concurrency(concurrency::Params { limit, ..params });
-            return Limit { quota: Quota::per(limit, self.quota.window()), params, ..*self };
+            return self.keep_again(Limit { quota: Quota::per(limit, self.quota.window()), params, ..*self });
         }
         let mut amount = of(self.quota.amount());
         let mut whole = self.quota;
@@ -176,13 +255,18 @@ impl Limit {
             whole = Quota::per(1, Duration::from_micros((longer.ceil() as u64).min(micros(LONGEST))));
             amount = 1;
         }
-        let burst = self.quota.given_burst().map(|burst| of(burst).max(1));
+        let queue = self.queue().map(|queue| Queue { max_waiters: of(queue.max_waiters).max(1), ..queue });
+        let burst = self.quota.given_burst().filter(|_| queue.is_none()).map(|burst| of(burst).max(1));
         // An odd number may not be countable exactly; fewer digits are.
         for digits in [u32::MAX, 3, 2, 1] {
             let quota = whole.with_amount(round_down(amount, digits));
             let quota = burst.map_or(quota, |burst| quota.burst(round_down(burst, digits)));
-            if let Ok(limit) = Limit::new("", self.algorithm, quota, start) {
-                return limit;
+            let limit = match queue {
+                Some(queue) => Limit::queued("", quota, queue),
+                None => Limit::new("", self.algorithm, quota, start),
+            };
+            if let Ok(limit) = limit {
+                return self.keep_again(limit);
             }
         }
         *self
@@ -201,9 +285,26 @@ impl Limit {
         }
     }
 
-    /// The quota as it was given. Of a concurrency rule it is so many in the time of a lease.
+    /// How long its line may be, where requests wait for their turn.
+    pub(crate) fn queue(&self) -> Option<Queue> {
+        match self.params {
+            Params::Queue(params) => {
+                let max_wait = Duration::from_micros(params.max_wait);
+                Some(Queue { max_wait, max_waiters: params.max_waiters })
+            }
+            _ => None,
+        }
+    }
+
+    /// The quota as it was given. Of a concurrency rule it is so many in the time of a lease, of a ban the strikes that it takes; the
+    /// burst of a [queue](crate::Rule::queue) is as many as its line holds.
     pub fn quota(&self) -> Quota {
         self.quota
+    }
+
+    /// Whether it is a ban, which is counted in strikes and refuses whatever the cost.
+    pub(crate) fn is_ban(&self) -> bool {
+        self.algorithm == Algorithm::Ban
     }
 
     /// Whether there is no limit, and nothing to ask a store.
@@ -216,11 +317,33 @@ impl Limit {
         &self.params
     }
 
-    /// The time in which a spent capacity is earned back: the window, or `capacity / rate` of a bucket. Months have no one length.
-    pub(crate) fn period(&self) -> Option<Duration> {
+    /// The units that are kept for critical requests: see [`Rule::reserve`](crate::Rule::reserve).
+    #[inline]
+    pub fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
+    /// Units as the scripts count them.
+    #[cfg(feature = "redis")]
+    pub(crate) fn parts_of(&self, units: u64) -> u64 {
         match self.params {
-            Params::TokenBucket(parts) | Params::LeakyBucket(parts) | Params::Gcra(parts) => {
-                Some(Duration::from_micros(parts.capacity.div_ceil(parts.per_tick) * parts.tick))
+            Params::TokenBucket(parts)
+            | Params::LeakyBucket(parts)
+            | Params::Gcra(parts)
+            | Params::Queue(queue::Params { parts, .. }) => units.saturating_mul(parts.per_unit),
+            _ => units,
+        }
+    }
+
+    /// The time in which so many spent units are earned back: the window, or `units / rate` of a bucket. Months have no one length.
+    pub(crate) fn period(&self, units: u64) -> Option<Duration> {
+        match self.params {
+            Params::TokenBucket(parts)
+            | Params::LeakyBucket(parts)
+            | Params::Gcra(parts)
+            | Params::Queue(queue::Params { parts, .. }) => {
+                let parts_of = units.saturating_mul(parts.per_unit).min(parts.capacity);
+                Some(Duration::from_micros(parts_of.div_ceil(parts.per_tick) * parts.tick))
             }
             _ => (self.quota.period() != Period::CalendarMonth).then(|| self.quota.window()),
         }
@@ -229,9 +352,12 @@ impl Limit {
     /// When `remaining` next grows, of a standing with this `reset_after`.
     pub(crate) fn next_unit_after(&self, remaining: u64, reset_after: Duration) -> Duration {
         match self.params {
-            Params::TokenBucket(parts) | Params::LeakyBucket(parts) | Params::Gcra(parts) => {
-                let later = self.quota.capacity().saturating_sub(remaining).saturating_sub(1);
-                let later = later * parts.per_unit / parts.per_tick * parts.tick;
+            Params::TokenBucket(parts)
+            | Params::LeakyBucket(parts)
+            | Params::Gcra(parts)
+            | Params::Queue(queue::Params { parts, .. }) => {
+                let later = parts.capacity.saturating_sub(remaining.saturating_add(1).saturating_mul(parts.per_unit));
+                let later = later / parts.per_tick * parts.tick;
                 reset_after.saturating_sub(Duration::from_micros(later))
             }
             _ => reset_after,
@@ -277,11 +403,15 @@ fn calendar_start(quota: Quota, window: u64) -> Option<fixed_window::Start> {
     }
 }
 
-/// `100 per 60s, burst 20`, or `20 at a time`.
+/// `100 per 60s, burst 20`, `20 at a time`, or `10 per 1s, 5 in line`.
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.params {
             Params::Concurrency(params) => write!(f, "{} at a time", params.limit),
+            Params::Ban(_) => write!(f, "a ban after {} strikes", self.quota),
+            Params::Queue(params) => {
+                write!(f, "{}, {} in line", self.quota.with_amount(self.quota.amount()), params.places())
+            }
             _ => self.quota.fmt(f),
         }
     }

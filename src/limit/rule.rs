@@ -2,7 +2,9 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use http::{request::Parts, response};
 
-use super::{Algorithm, Limit, OnFailure, Quota, compiled::micros, settle::Settle};
+use super::{
+    Algorithm, Ban, FairShare, Limit, OnFailure, Queue, Quota, compiled::micros, reserve::Reserve, settle::Settle,
+};
 use crate::{
     algorithm::fixed_window::Start,
     error::BuildError,
@@ -37,6 +39,13 @@ pub struct Rule {
     pub(crate) when: When,
     pub(crate) on_failure: Option<OnFailure>,
     pub(crate) settle: Settle,
+    pub(crate) reserve: Option<Reserve>,
+    pub(crate) protects_service: bool,
+    pub(crate) fair_share: Option<FairShare>,
+    /// The share of keys that it is enforced for, in percent.
+    pub(crate) roll_out: f64,
+    pub(crate) ban: Option<Ban>,
+    pub(crate) queue: Option<Queue>,
 }
 
 /// How long a lease lasts unless a rule says otherwise.
@@ -98,6 +107,12 @@ impl Rule {
             when: When::default(),
             on_failure: None,
             settle: Settle::default(),
+            reserve: None,
+            protects_service: false,
+            fair_share: None,
+            roll_out: 100.0,
+            ban: None,
+            queue: None,
         }
     }
 
@@ -153,6 +168,24 @@ impl Rule {
     /// otherwise. Living processes renew it every third of that. 100 ms to a day.
     pub fn lease(mut self, lease: Duration) -> Rule {
         self.lease = Some(lease);
+        self
+    }
+
+    /// Lets requests wait for their turn, and refuses them only where the line is too long: a [leaky bucket](Rule::leaky_bucket)
+    /// then runs them one after the other at its rate, in the order of the decisions, whichever process they came to.
+    ///
+    /// ```
+    /// use sluicegate::{key, Quota, Rule};
+    /// use std::time::Duration;
+    ///
+    /// // One every 100 ms. Whoever would wait longer than two seconds, or behind 50 others, is refused.
+    /// Rule::leaky_bucket("webhooks", Quota::per_second(10)).queue(Duration::from_secs(2), 50).key(key::global());
+    /// ```
+    ///
+    /// It takes the place of a burst. Whoever leaves before the turn has come gives the slot back if nobody is behind;
+    /// otherwise it stays taken, and those behind keep their times. See the [guide](crate::guide::algorithms#queueing).
+    pub fn queue(mut self, max_wait: Duration, max_waiters: u64) -> Rule {
+        self.queue = Some(Queue { max_wait, max_waiters });
         self
     }
 
@@ -281,6 +314,56 @@ impl Rule {
         self
     }
 
+    /// Keeps a share of the limit for critical requests: those that the closure is true for may use all of it, the others no more
+    /// than the rest. Under [`Limiter::acquire`](crate::Limiter::acquire), [`Call::critical`](crate::Call::critical) says which
+    /// they are.
+    ///
+    /// ```
+    /// use sluicegate::{key, Quota, Rule};
+    ///
+    /// // However many reports are drawn up, a fifth stays for those who pay.
+    /// Rule::fixed_window("fleet", Quota::per_second(10_000))
+    ///     .key(key::global())
+    ///     .reserve(0.20, |req| req.uri.path() == "/v1/charges")
+    ///     .protects_service();
+    /// ```
+    ///
+    /// Of windows and of places at the same time, ordinary requests have at most the rest. A bucket is never emptied below the
+    /// reserve by them, and what flows in above it is theirs too. Each caller's quota fields show what that request could use.
+    pub fn reserve<F>(mut self, share: f64, is_critical: F) -> Rule
+    where
+        F: Fn(&Parts) -> bool + Send + Sync + 'static,
+    {
+        self.reserve = Some(Reserve { share, is_critical: Arc::new(is_critical) });
+        self
+    }
+
+    /// Shares the limit fairly among tenants, told apart by a key of their own: while it is short of what is asked for, whoever has
+    /// had less comes first. The share is what stays free for others at most, whatever one tenant asks for, and what all of at least
+    /// `1 / share` tenants can have; shares that nobody asks for may be used by the rest.
+    ///
+    /// ```
+    /// use sluicegate::{key, Quota, Rule};
+    ///
+    /// // A hundred a second for all tenants together. The five busiest do not starve the others.
+    /// Rule::token_bucket("exports", Quota::per_second(100)).key(key::global()).fair_share(0.2, key::header("x-tenant"));
+    /// ```
+    ///
+    /// Requests without such a key are one tenant together. Without HTTP, [`Call::tenant`](crate::Call::tenant) names it. How it
+    /// works is in the [guide](crate::guide::quotas#fair-shares).
+    pub fn fair_share(mut self, share: f64, tenant: impl Into<KeyBy>) -> Rule {
+        self.fair_share = Some(FairShare { share, tenant: tenant.into() });
+        self
+    }
+
+    /// Says that the rule protects the service, and does not hold its caller to a quota. What it refuses is answered with 503 and
+    /// the problem type `temporary-reduced-capacity`, unless a quota refuses it too: then with 429. Quota fields do not show the
+    /// rule, nor do refusals name it; the wait of a refusal is for all of them.
+    pub fn protects_service(mut self) -> Rule {
+        self.protects_service = true;
+        self
+    }
+
     /// What happens under this rule when the store gives no answer in time: the limiter's
     /// [`on_failure`](crate::LimiterBuilder::on_failure) unless said otherwise, which is [`OnFailure::Local`].
     ///
@@ -292,6 +375,41 @@ impl Rule {
     /// ```
     pub fn on_failure(mut self, on_failure: OnFailure) -> Rule {
         self.on_failure = Some(on_failure);
+        self
+    }
+
+    /// Watches before it enforces: the rule is charged and reported as ever, and never refuses. What it would have refused is told by
+    /// [`Decision::would_refuse`](crate::Decision::would_refuse), to an [`Observer`](crate::Observer) too, in the log, and in a
+    /// [header](crate::HeadersBuilder::shadow) if one asks for it; such a request is not charged under this rule, as it would not be if
+    /// it were refused. The quota fields do not show the rule.
+    ///
+    /// ```
+    /// use sluicegate::{key, Quota, Rule};
+    ///
+    /// Rule::gcra("per-user", Quota::per_second(5)).key(key::header("x-user")).shadow();
+    /// ```
+    ///
+    /// The same as [`roll_out(0)`](Rule::roll_out). For all rules at once, and live, there is
+    /// [`Limiter::set_shadow`](crate::Limiter::set_shadow). See the page on [shadows](crate::guide::shadow).
+    pub fn shadow(self) -> Rule {
+        self.roll_out(0)
+    }
+
+    /// Enforces the rule for this share of its keys, in percent, and is a [shadow](Rule::shadow) to the others. Which keys those are
+    /// is the same in every process and release, and a larger share only adds keys. 100 unless said otherwise; said twice, the last
+    /// holds.
+    ///
+    /// ```
+    /// use sluicegate::{key, Quota, Rule};
+    ///
+    /// Rule::gcra("per-user", Quota::per_second(5)).key(key::header("x-user")).roll_out(5);
+    /// Rule::gcra("per-ip", Quota::per_second(50)).key(key::ip()).roll_out(0.5);
+    /// ```
+    ///
+    /// A rule with one key, such as [`key::global()`](crate::key::global), is enforced for all or for none. A key closure's own
+    /// refusals are without a key, and hold when the share is 100.
+    pub fn roll_out(mut self, percent: impl Into<f64>) -> Rule {
+        self.roll_out = percent.into();
         self
     }
 
@@ -342,8 +460,20 @@ impl Rule {
         if concurrent && self.settle.is_needed() {
             return bad(
                 "settle",
-                "a place of a concurrency limit is free when its request ends; drop .count_if(..) and .settle_by(..)"
+                "a place of a concurrency limit is free when its request ends; drop .count_if(..), .settle_by(..) and .penalize_by(..)"
                     .into(),
+            );
+        }
+        if self.queue.is_some() && self.algorithm != Algorithm::LeakyBucket {
+            return bad(
+                "queue",
+                format!("a {} has no line to wait in; use Rule::leaky_bucket, or drop .queue(..)", self.algorithm),
+            );
+        }
+        if self.queue.is_some() && self.settle.is_needed() {
+            return bad(
+                "settle",
+                "a slot in a queue is over when the response is there; drop .count_if(..) and .settle_by(..)".into(),
             );
         }
         if self.settle.by_response.is_some() && self.settle.by_bytes.is_some() {
@@ -351,6 +481,9 @@ impl Rule {
                 "settle_by",
                 "the cost cannot be settled by the head and by the bytes of a response; give one".into(),
             );
+        }
+        if !(0.0..=100.0).contains(&self.roll_out) {
+            return bad("roll_out", format!("{} is out of range; give 0 to 100 percent", self.roll_out));
         }
         if let Some(problem) = self.key.as_ref().and_then(KeyBy::problem) {
             return bad("key", problem.to_owned());
@@ -369,7 +502,31 @@ impl Rule {
                 ),
             );
         }
+        self.check_ban()?;
         let quota = self.lease.map_or(self.quota, |lease| Quota::per(self.quota.amount(), lease));
-        Limit::new(name, self.algorithm, quota, self.start)
+        let limit = match self.queue {
+            Some(queue) => Limit::queued(name, quota, queue)?,
+            None => Limit::new(name, self.algorithm, quota, self.start)?,
+        };
+        // Where there is no limit, there is nothing to keep.
+        if limit.is_unlimited() {
+            return Ok(limit);
+        }
+        let limit = match &self.fair_share {
+            Some(fair) => fair.check(limit).or_else(|(field, text)| bad(field, text))?,
+            None => limit,
+        };
+        let Some(reserve) = &self.reserve else { return Ok(limit) };
+        match reserve.units(limit.quota().capacity()) {
+            Some(units) => Ok(limit.reserving(units)),
+            None => {
+                let (share, capacity) = (reserve.share, limit.quota().capacity());
+                let text = format!(
+                    "{share} of {capacity} leaves nothing to one of the two; give more than 0 and less than 1, and leave ordinary \
+                     requests a unit at least"
+                );
+                bad("reserve", text)
+            }
+        }
     }
 }

@@ -2,7 +2,7 @@ use std::{fmt, sync::Arc};
 
 use http::response::Parts;
 
-type OfResponse<T> = dyn Fn(&Parts) -> T + Send + Sync;
+pub(super) type OfResponse<T> = dyn Fn(&Parts) -> T + Send + Sync;
 
 /// How a rule learns what a request really cost.
 #[derive(Clone, Default)]
@@ -10,11 +10,23 @@ pub(crate) struct Settle {
     pub(super) count_if: Option<Arc<OfResponse<bool>>>,
     pub(super) by_response: Option<Arc<OfResponse<u64>>>,
     pub(super) by_bytes: Option<Arc<dyn Fn(u64) -> u64 + Send + Sync>>,
+    pub(super) penalize_by: Option<Arc<OfResponse<u64>>>,
+    /// Whether handlers may settle and penalize.
+    pub(super) offered: bool,
 }
 
 impl Settle {
     pub(crate) fn is_needed(&self) -> bool {
-        self.count_if.is_some() || self.by_response.is_some() || self.by_bytes.is_some()
+        self.count_if.is_some() || self.by_response.is_some() || self.by_bytes.is_some() || self.penalize_by.is_some()
+    }
+
+    pub(crate) fn is_offered(&self) -> bool {
+        self.offered
+    }
+
+    /// What the request is to pay beside its cost.
+    pub(crate) fn penalty(&self, head: &Parts) -> u64 {
+        self.penalize_by.as_ref().map_or(0, |closure| closure(head))
     }
 
     /// The cost, if the head of the response tells it.

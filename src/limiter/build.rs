@@ -1,21 +1,24 @@
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, iter, sync::Arc};
 
 use super::{
     Inner, Limiter,
+    bans::CheckedBan,
+    doors::Doors,
     failures::Failures,
     leases::Leases,
     listing::Listing,
-    rules::{CheckedRule, Rules},
+    rules::{CheckedRule, Rules, SharedBy},
     settler::Settler,
+    shadow::Shadow,
     shared::Shared,
 };
 use crate::{
     clock::Clock,
     error::BuildError,
-    limit::{Limit, OnFailure, Rule},
+    limit::{Limit, OnFailure, RollOut, Rule},
     lists::Lists,
     observer::{Observer, Observers},
-    store::{Scope, Store},
+    store::{Scope, Store, TenantCount},
 };
 
 /// More in one decision is a mistake, and would make a very long script.
@@ -31,6 +34,7 @@ pub struct LimiterBuilder {
     on_failure: OnFailure,
     clock: Clock,
     observer: Option<Arc<dyn Observer>>,
+    shadow: bool,
     lists: Option<Lists>,
 }
 
@@ -44,6 +48,7 @@ impl LimiterBuilder {
             on_failure: OnFailure::default(),
             clock: Clock::store(),
             observer: None,
+            shadow: false,
             lists: None,
         }
     }
@@ -95,6 +100,12 @@ impl LimiterBuilder {
         self
     }
 
+    /// Begins with all rules as shadows: see [`Limiter::set_shadow`], which ends that.
+    pub fn shadow(mut self, shadow: bool) -> LimiterBuilder {
+        self.shadow = shadow;
+        self
+    }
+
     /// Who is always let through, and who never is. The lists are kept by their handle: what is changed there later holds here.
     pub fn lists(mut self, lists: &Lists) -> LimiterBuilder {
         self.lists = Some(lists.clone());
@@ -128,7 +139,16 @@ impl LimiterBuilder {
                 ));
             }
             let scope = scope(&self.namespace, &rule.name, self.same_slot)?;
+            let shared = rule.fair_share.zip(limit.for_tenants()).map(|(fair, limit)| SharedBy {
+                key: fair.tenant,
+                count: Arc::new(TenantCount { scope: scope.for_tenants(), limit }),
+            });
+            let ban = match rule.ban {
+                Some(ban) => Some(CheckedBan { limit: ban.check(&rule.name)?, scope: scope.for_ban(), ban }),
+                None => None,
+            };
             let Some(key) = rule.key else { continue };
+            let roll_out = RollOut::new(&self.namespace, &rule.name, rule.roll_out);
             rules.push(CheckedRule {
                 index,
                 name: rule.name,
@@ -139,6 +159,11 @@ impl LimiterBuilder {
                 when: rule.when,
                 on_failure: rule.on_failure.unwrap_or(self.on_failure),
                 settle: rule.settle,
+                reserve: rule.reserve,
+                protects_service: rule.protects_service,
+                shared,
+                roll_out,
+                ban,
             });
         }
         if let Some(lists) = &self.lists {
@@ -147,7 +172,16 @@ impl LimiterBuilder {
         let listing = self.lists.map(|lists| Listing::new(lists, rules.iter().map(CheckedRule::key)));
         // Where there is no limit, the store is never asked.
         let limited = rules.iter().filter(|rule| !rule.limit().is_unlimited());
-        let limits: Vec<(&str, &Limit)> = limited.map(|rule| (rule.name(), rule.limit())).collect();
+        let limits = limited.flat_map(|rule| {
+            let ban = rule.ban().map(|ban| (rule.name(), &ban.limit));
+            iter::once((rule.name(), rule.limit())).chain(ban)
+        });
+        let limits: Vec<(&str, &Limit)> = limits.collect();
+        let counts = limits.len() + rules.iter().filter(|rule| rule.shared().is_some()).count();
+        if counts > MOST_RULES {
+            let text = format!("{counts} rules, bans and fair shares in one decision; give at most {MOST_RULES}");
+            return Err(BuildError::new("rules", text));
+        }
         self.store.accept(&limits)?;
         let observers = Observers::default();
         if let Some(observer) = &self.observer {
@@ -165,6 +199,8 @@ impl LimiterBuilder {
             warned_of_layering_twice: false.into(),
             observers,
             settler: Settler::new(),
+            shadow: Shadow::new(self.shadow),
+            doors: Doors::default(),
             listing,
         })))
     }

@@ -15,12 +15,12 @@ use crate::{
 };
 
 /// More than a unit for each byte of four gigabytes is a mistake.
-const MOST_UNITS: u64 = 1 << 32;
+pub(super) const MOST_UNITS: u64 = 1 << 32;
 
 /// What a request was charged, to be settled when its true cost is known.
 ///
-/// In axum handlers it is an extractor, wherever a rule has a cost by closure ([`Rule::cost_by`](crate::Rule::cost_by)); elsewhere it
-/// stands in the request's extensions, or comes from [`Limiter::charge`].
+/// In axum handlers it is an extractor, wherever a rule has a cost by closure ([`Rule::cost_by`](crate::Rule::cost_by)) or says
+/// [`with_charge`](crate::Rule::with_charge); elsewhere it stands in the request's extensions, or comes from [`Limiter::charge`].
 ///
 /// ```
 /// use sluicegate::Charge;
@@ -68,12 +68,12 @@ impl Charge {
         let reserved = picks.filter_map(|pick| {
             let applied = decision.applied().iter().find(|applied| applied.rule() == pick.rule)?;
             let rule = rules.get(pick.rule)?;
-            // A place is free when its request ends, whatever it cost.
-            if rule.limit().lease().is_some() {
-                return None;
-            }
+            // A place is free when its request ends, whatever it cost; a slot in a queue is over; and what a shadow rule would have
+            // refused was not charged: nothing is left to settle.
+            let ends = rule.limit().lease().is_some() || rule.limit().queue().is_some();
+            let settled = AtomicBool::new(ends || applied.would_refuse());
             let by_handler = by_handler(rule);
-            Some(Reserved { pick, receipt: applied.receipt(), by_handler, settled: AtomicBool::new(false) })
+            Some(Reserved { pick, receipt: applied.receipt(), by_handler, settled })
         });
         let reserved = reserved.collect();
         Charge(Arc::new(Inner { limiter: limiter.clone(), decision: decision.clone(), reserved }))
@@ -87,7 +87,7 @@ impl Charge {
     /// Says what the request really cost, under every rule whose cost is worked out for each request. Others count requests, and are
     /// left alone; [`settle_rule`](Charge::settle_rule) settles those too.
     ///
-    /// `false`: it was settled before, and this changes nothing. More than 2^32 units count as so many.
+    /// `false`: it was settled before, or nothing was charged, and this changes nothing. More than 2^32 units count as so many.
     pub fn settle(&self, units: u64) -> bool {
         let mut any = false;
         for reserved in self.0.reserved.iter().filter(|reserved| reserved.by_handler) {
@@ -98,11 +98,43 @@ impl Charge {
 
     /// Says what the request really cost under the rule of this name.
     ///
-    /// `false`: the rule did not apply, or was settled before, and this changes nothing.
+    /// `false`: the rule did not apply, would have refused as a [shadow](crate::Rule::shadow), or was settled before, and this changes
+    /// nothing.
     pub fn settle_rule(&self, rule: &str, units: u64) -> bool {
+        self.reserved(rule).is_some_and(|reserved| self.settle_one(reserved, units))
+    }
+
+    /// Charges so many units more under every rule that the request was counted under, as a penalty: what a token bucket lacks it owes,
+    /// others are charged what they have left. Said twice, it is charged twice, and nothing of it is given back when the cost is
+    /// [settled](Charge::settle). More than 2^32 units count as so many.
+    ///
+    /// That also means rules that others are counted under too, like one for all: name the rule then.
+    ///
+    /// ```
+    /// use sluicegate::Charge;
+    ///
+    /// async fn search(charge: Charge, query: String) -> &'static str {
+    ///     if query.contains("' OR 1=1") {
+    ///         charge.penalize_rule("per-ip", 500);
+    ///     }
+    ///     "nothing found"
+    /// }
+    /// ```
+    pub fn penalize(&self, units: u64) {
+        self.0.reserved.iter().for_each(|reserved| self.0.limiter.penalize_one(&reserved.pick, units));
+    }
+
+    /// The same under the rule of this name alone. `false`: it did not apply.
+    pub fn penalize_rule(&self, rule: &str, units: u64) -> bool {
+        let Some(reserved) = self.reserved(rule) else { return false };
+        self.0.limiter.penalize_one(&reserved.pick, units);
+        true
+    }
+
+    fn reserved(&self, rule: &str) -> Option<&Reserved> {
         let rules = self.0.limiter.rules();
         let named = |reserved: &&Reserved| rules.get(reserved.pick.rule).is_some_and(|known| known.name() == rule);
-        self.0.reserved.iter().find(named).is_some_and(|reserved| self.settle_one(reserved, units))
+        self.0.reserved.iter().find(named)
     }
 
     /// Settles what rules know of the cost by the response. Answers whether a rule wants to know how many bytes are streamed.
@@ -110,6 +142,10 @@ impl Charge {
         let mut by_bytes = false;
         for reserved in &self.0.reserved {
             let Some(rule) = self.0.limiter.rules().get(reserved.pick.rule) else { continue };
+            self.0.limiter.penalize_one(&reserved.pick, rule.settle().penalty(head));
+            if rule.ban().is_some_and(|ban| ban.is_bad(head)) {
+                self.0.limiter.strike(&reserved.pick);
+            }
             match rule.settle().by_response(head) {
                 Some(units) => {
                     self.settle_one(reserved, units);
@@ -199,7 +235,7 @@ impl<S: Sync> axum::extract::FromRequestParts<S> for Charge {
     async fn from_request_parts(parts: &mut http::request::Parts, _: &S) -> Result<Self, Self::Rejection> {
         parts.extensions.get::<Charge>().cloned().ok_or((
             http::StatusCode::INTERNAL_SERVER_ERROR,
-            "no Charge in this request: put a RateLimitLayer around the route, with a rule that has a cost_by(..)",
+            "no Charge in this request: put a RateLimitLayer around the route, with a rule that has a cost_by(..) or says with_charge()",
         ))
     }
 }

@@ -1,8 +1,10 @@
 //! The one handle an application shares: rules, a store, and the decision over them. Knows nothing of responses.
 
+mod bans;
 mod build;
 mod call;
 mod charge;
+mod doors;
 mod failures;
 mod leases;
 mod listing;
@@ -10,7 +12,9 @@ mod permit;
 mod pick;
 mod rules;
 mod settler;
+mod shadow;
 mod shared;
+mod turn;
 mod usage;
 
 use std::{
@@ -26,6 +30,7 @@ use smallvec::SmallVec;
 pub use build::LimiterBuilder;
 pub use call::Call;
 pub use charge::Charge;
+use doors::Doors;
 use failures::Failures;
 use leases::Leases;
 use listing::Listing;
@@ -33,8 +38,10 @@ pub use permit::Permit;
 pub(crate) use pick::{Pick, Picked, Picks};
 pub(crate) use rules::Rules;
 use settler::Settler;
+use shadow::Shadow;
 pub(crate) use shared::Handle;
 use shared::Shared;
+pub(crate) use turn::Turn;
 #[cfg(feature = "axum")]
 pub(crate) use usage::Asked;
 
@@ -86,6 +93,9 @@ struct Inner {
     /// Told of what happens to settlements.
     observers: Observers,
     settler: Settler,
+    shadow: Shadow,
+    /// Where those wait who ask again.
+    doors: Doors,
     listing: Option<Listing>,
 }
 
@@ -151,11 +161,11 @@ impl Limiter {
     pub async fn reset_key(&self, key: impl IntoKey) -> Result<(), StoreError> {
         let Found::Key(key) = key.into_key() else { return Ok(()) };
         let limited = self.rules().iter().filter(|rule| !rule.limit().is_unlimited());
-        let picks: Picks = limited.map(|rule| Pick { rule: rule.index(), key: key.clone(), cost: 1 }).collect();
+        let picks: Picks = limited.map(|rule| self.usual(rule, key.clone())).collect();
         self.forget(picks.iter()).await
     }
 
-    async fn forget<'p>(&self, picks: impl Iterator<Item = &'p Pick>) -> Result<(), StoreError> {
+    async fn forget<'p>(&self, picks: impl Iterator<Item = &'p Pick> + Clone) -> Result<(), StoreError> {
         let lines = self.lines(picks);
         if lines.is_empty() {
             return Ok(());
@@ -223,11 +233,15 @@ impl Limiter {
                 return Err(twice(entry.name));
             }
             entry.pick.rule = rule.index();
+            if let Some(tenant) = &entry.tenant {
+                entry.pick.tenant = rule.tenant(&entry.pick.key, Some(tenant));
+            }
             if entry.usual_cost {
                 entry.pick.cost = rule.usual_cost();
             } else if rule.limit().lease().is_some() {
                 entry.pick.cost = entry.pick.cost.min(1);
             }
+            entry.pick.shadow = self.is_shadow() || !rule.roll_out().enforces(entry.pick.key.as_bytes());
             entry.left_out = entry.pick.key.is_absent() || rule.limit().is_unlimited();
             any_left_out |= entry.left_out;
         }
@@ -251,7 +265,7 @@ impl Limiter {
         if let Some(error) = failure {
             return self.failed(error, call.picks());
         }
-        if (call.only().is_none() || self.takes_leases(purpose))
+        if (call.only().is_none() || !self.is_plain(purpose))
             && let Some(decision) = self.decide_now(call.picks(), purpose)
         {
             return decision;
@@ -268,12 +282,13 @@ impl Limiter {
     ) -> Option<Decision> {
         let mut answer = Answer::default();
         if picks.len() == 0 {
-            return Some(self.decided(picks, answer));
+            return Some(self.decided(picks, answer, purpose));
         }
         if self.takes_leases(purpose) {
             return self.lease_now(picks);
         }
         if picks.len() == 1
+            && self.is_plain(purpose)
             && let Some(pick) = picks.clone().next()
         {
             let mut failure = None;
@@ -286,7 +301,7 @@ impl Limiter {
         let ask = Ask { lines: &lines, purpose, time: self.0.clock.time() };
         let done = self.0.store.acquire_now(&ask, &mut answer)?;
         Some(match done {
-            Ok(()) => self.decided(picks, answer),
+            Ok(()) => self.decided(picks, answer, purpose),
             Err(error) => self.failed(error, picks),
         })
     }
@@ -294,7 +309,7 @@ impl Limiter {
     /// Nearly every ask has one line, and gathering it would be a good part of the work.
     #[inline(always)]
     fn apply_now(&self, pick: &Pick, purpose: Purpose, failure: &mut Option<StoreError>) -> Option<Applied> {
-        if self.takes_leases(purpose) {
+        if !self.is_plain(purpose) {
             return None;
         }
         let line = self.line(pick)?;
@@ -302,7 +317,10 @@ impl Limiter {
         let ask = Ask { lines: &[line], purpose, time: self.0.clock.time() };
         let done = self.0.store.acquire_now(&ask, &mut answer)?;
         if let (Ok(()), [verdict]) = (&done, answer.verdicts()) {
-            let applied = Applied::new(pick.rule, pick.cost, verdict);
+            let applied = Applied::new(pick, verdict);
+            if applied.would_refuse() {
+                self.0.shadow.log_decision(&Decision::one(Arc::clone(self.0.rules.handle()), applied));
+            }
             if let Some(observer) = &self.0.observer {
                 tell_of_one(observer, self.0.rules.handle(), applied);
             }
@@ -324,7 +342,7 @@ impl Limiter {
         let lines = self.lines(picks.clone());
         let ask = Ask { lines: &lines, purpose, time: self.0.clock.time() };
         match self.0.store.acquire(&ask).await {
-            Ok(answer) => self.decided(picks, answer),
+            Ok(answer) => self.decided(picks, answer, purpose),
             Err(error) => self.failed(error, picks),
         }
     }
@@ -333,43 +351,71 @@ impl Limiter {
     fn line<'a>(&'a self, pick: &'a Pick) -> Option<Line<'a>> {
         let rule = self.0.rules.get(pick.rule)?;
         let line = Line::new(rule.scope(), pick.key.as_bytes(), rule.limit(), pick.cost);
-        Some(Line { on_failure: rule.on_failure(), ..line })
+        Some(Line {
+            on_failure: rule.on_failure(),
+            shadow: pick.shadow,
+            critical: pick.critical,
+            tenant: pick.tenant.as_deref(),
+            ..line
+        })
     }
 
-    fn lines<'a, 'p: 'a>(&'a self, picks: impl Iterator<Item = &'p Pick>) -> SmallVec<[Line<'a>; 4]> {
-        picks.filter_map(|pick| self.line(pick)).collect()
+    /// Those of the rules, then those of their bans.
+    fn lines<'a, 'p: 'a>(&'a self, picks: impl Iterator<Item = &'p Pick> + Clone) -> SmallVec<[Line<'a>; 4]> {
+        let mut lines = picks.clone().filter_map(|pick| self.line(pick)).collect();
+        self.add_bans(picks, &mut lines);
+        lines
+    }
+
+    /// Whether an ask of one rule is one line, and nothing is to be seen to afterwards.
+    #[inline]
+    fn is_plain(&self, purpose: Purpose) -> bool {
+        !self.takes_leases(purpose) && !self.0.rules.any_bans()
     }
 
     #[inline]
-    fn decided<'p>(&self, picks: impl ExactSizeIterator<Item = &'p Pick>, answer: Answer) -> Decision {
+    fn decided<'p>(
+        &self,
+        picks: impl ExactSizeIterator<Item = &'p Pick> + Clone,
+        answer: Answer,
+        purpose: Purpose,
+    ) -> Decision {
+        if self.0.rules.any_bans() {
+            return self.decided_with_bans(picks, &answer, purpose);
+        }
         if answer.verdicts.len() != picks.len() {
             return self.failed(miscounted(), picks);
         }
-        let applied = picks.zip(&answer.verdicts).map(|(pick, verdict)| Applied::new(pick.rule, pick.cost, verdict));
+        let applied = picks.zip(&answer.verdicts).map(|(pick, verdict)| Applied::new(pick, verdict));
         self.told(Decision::new(Arc::clone(self.0.rules.handle()), applied))
     }
 
     /// What the store knows all the same decides, or the rules' own word for such a case.
     #[cold]
-    fn failed<'p>(&self, error: StoreError, picks: impl Iterator<Item = &'p Pick>) -> Decision {
+    fn failed<'p>(&self, error: StoreError, picks: impl Iterator<Item = &'p Pick> + Clone) -> Decision {
         self.0.failures.log(&error);
         let mut verdicts = error.partial().map(Partial::verdicts).unwrap_or_default().iter();
         let mut refused = error.partial().is_some_and(Partial::refuses);
         let mut applied = Vec::new();
-        for pick in picks {
+        for pick in picks.clone() {
             match verdicts.next().copied().flatten() {
-                Some(verdict) => applied.push(Applied::new(pick.rule, pick.cost, &verdict)),
+                Some(verdict) => applied.push(Applied::new(pick, &verdict)),
                 None => {
                     let rule = self.0.rules.get(pick.rule);
-                    refused |= rule.is_some_and(|rule| rule.on_failure() == OnFailure::Refuse);
+                    refused |= !pick.shadow && rule.is_some_and(|rule| rule.on_failure() == OnFailure::Refuse);
                 }
             }
         }
-        self.told(Decision::failed(Arc::clone(self.0.rules.handle()), error, applied.into(), refused))
+        let banned = self.banned(picks, verdicts.copied());
+        let handle = Arc::clone(self.0.rules.handle());
+        self.told(Decision::failed(handle, error, applied.into(), refused).banned(banned))
     }
 
     #[inline]
     fn told(&self, decision: Decision) -> Decision {
+        if decision.would_refuse() {
+            self.0.shadow.log_decision(&decision);
+        }
         if let Some(observer) = &self.0.observer {
             observer.decided(&decision);
         }

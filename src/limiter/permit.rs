@@ -77,11 +77,11 @@ impl Limiter {
     }
 
     /// The lines of an ask, with names for the leases that it would take.
-    fn claim<'a, 'p: 'a>(&'a self, picks: impl Iterator<Item = &'p Pick>) -> (SmallVec<[Line<'a>; 4]>, Claim) {
+    fn claim<'a, 'p: 'a>(&'a self, picks: impl Iterator<Item = &'p Pick> + Clone) -> (SmallVec<[Line<'a>; 4]>, Claim) {
         let runtime = Handle::try_current().ok();
         let mut claim = Claim { limiter: self.clone(), leases: SmallVec::new(), runtime, answered: false };
         let mut lines = SmallVec::new();
-        for pick in picks {
+        for pick in picks.clone() {
             let Some(mut line) = self.line(pick) else { continue };
             if line.limit.lease().is_some() && line.cost > 0 {
                 // Zero is the receipt of nothing.
@@ -90,6 +90,7 @@ impl Limiter {
             }
             lines.push(line);
         }
+        self.add_bans(picks, &mut lines);
         (lines, claim)
     }
 
@@ -123,16 +124,22 @@ impl Limiter {
         let may_hold = outcome.as_ref().err().is_some_and(StoreError::may_have_charged);
         // An observer that keeps the decision does not keep the place.
         let decision = match outcome {
-            Ok(answer) => self.decided(picks, answer),
+            Ok(answer) => self.decided(picks, answer, Purpose::Spend),
             Err(error) => self.failed(error, picks),
         };
-        if decision.is_allowed() && !claim.leases.is_empty() {
-            self.keep(&claim.leases, claim.runtime.as_ref());
-            return decision.holding(Permit(Arc::new(claim)));
+        if decision.is_refused() {
+            if !may_hold {
+                claim.void();
+            }
+            return decision;
         }
+        // Under a shadow rule there may have been no place.
+        let held =
+            |lease: &Lease| !decision.applied().iter().any(|it| it.rule() == lease.pick.rule && it.would_refuse());
+        self.keep(claim.leases.iter().filter(|lease| held(lease)), claim.runtime.as_ref());
         if !may_hold {
-            claim.void();
+            claim.leases.retain(|lease| held(lease));
         }
-        decision
+        if claim.leases.is_empty() { decision } else { decision.holding(Permit(Arc::new(claim))) }
     }
 }

@@ -1,12 +1,14 @@
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use http::request::Parts;
 
+use super::bans::CheckedBan;
+
 use crate::{
     headers::Policies,
-    key::KeyBy,
-    limit::{Cost, Limit, OnFailure, Settle, When},
-    store::Scope,
+    key::{Key, KeyBy},
+    limit::{Cost, Limit, OnFailure, Reserve, RollOut, Settle, When},
+    store::{Scope, Tenant, TenantCount},
 };
 
 /// The checked rules of a limiter.
@@ -15,13 +17,15 @@ pub(crate) struct Rules {
     policies: Policies,
     any_waits: bool,
     any_settles: bool,
+    any_bans: bool,
+    any_queues: bool,
     shortest_lease: Option<Duration>,
 }
 
 /// A rule with everything about it worked out.
 pub(crate) struct CheckedRule {
     pub(super) index: u16,
-    pub(super) name: std::sync::Arc<str>,
+    pub(super) name: Arc<str>,
     pub(super) limit: Limit,
     pub(super) scope: Scope,
     pub(super) key: KeyBy,
@@ -29,6 +33,17 @@ pub(crate) struct CheckedRule {
     pub(super) when: When,
     pub(super) on_failure: OnFailure,
     pub(super) settle: Settle,
+    pub(super) ban: Option<CheckedBan>,
+    pub(super) roll_out: RollOut,
+    pub(super) reserve: Option<Reserve>,
+    pub(super) protects_service: bool,
+    pub(super) shared: Option<SharedBy>,
+}
+
+/// Who shares a rule's limit.
+pub(super) struct SharedBy {
+    pub(super) key: KeyBy,
+    pub(super) count: Arc<TenantCount>,
 }
 
 impl CheckedRule {
@@ -69,13 +84,52 @@ impl CheckedRule {
         matches!(self.cost, Cost::By(_))
     }
 
+    #[inline]
+    pub(super) fn roll_out(&self) -> RollOut {
+        self.roll_out
+    }
+
+    /// Whether the request may use what the rule reserves.
+    pub(super) fn is_critical(&self, head: &Parts) -> bool {
+        self.reserve.as_ref().is_some_and(|reserve| (reserve.is_critical)(head))
+    }
+
+    pub(super) fn shared(&self) -> Option<&SharedBy> {
+        self.shared.as_ref()
+    }
+
+    /// Who of those that share the limit it is, where it is shared.
+    pub(super) fn tenant(&self, key: &Key, tenant: Option<&Key>) -> Option<Box<Tenant>> {
+        Some(Box::new(Tenant::new(key, tenant, &self.shared.as_ref()?.count)))
+    }
+
+    /// Whether it is no quota of its caller's.
+    pub(crate) fn protects_service(&self) -> bool {
+        self.protects_service
+    }
+
     pub(super) fn settle(&self) -> &Settle {
         &self.settle
     }
 
+    pub(super) fn ban(&self) -> Option<&CheckedBan> {
+        self.ban.as_ref()
+    }
+
+    /// What those get who are banned.
+    pub(crate) fn ban_status(&self) -> Option<http::StatusCode> {
+        self.ban.as_ref().map(CheckedBan::status)
+    }
+
+    /// Whether its requests need something that outlives their decision.
+    fn needs_charge(&self) -> bool {
+        let by_response = self.ban.as_ref().is_some_and(|ban| !ban.counts_refusals());
+        self.has_own_cost() || self.settle.is_needed() || self.settle.is_offered() || by_response
+    }
+
     /// Whether callers who ask how much they have left are told of this rule.
     pub(super) fn is_told_to_callers(&self) -> bool {
-        true
+        !self.protects_service
     }
 
     /// The cost of a call that is no request.
@@ -89,11 +143,15 @@ impl CheckedRule {
 
 impl Rules {
     pub(super) fn new(rules: Vec<CheckedRule>) -> Rules {
-        let policies = Policies::new(rules.iter().map(|rule| (rule.name(), rule.limit())));
-        let any_waits = rules.iter().any(|rule| rule.key.waits());
-        let any_settles = rules.iter().any(|rule| rule.has_own_cost() || rule.settle.is_needed());
+        let policies = Policies::new(rules.iter().map(|rule| (rule.name(), rule.limit(), !rule.protects_service)));
+        let waits =
+            |rule: &CheckedRule| rule.key.waits() || rule.shared.as_ref().is_some_and(|shared| shared.key.waits());
+        let any_waits = rules.iter().any(waits);
+        let any_settles = rules.iter().any(CheckedRule::needs_charge);
+        let any_bans = rules.iter().any(|rule| rule.ban.is_some());
+        let any_queues = rules.iter().any(|rule| rule.limit.queue().is_some());
         let shortest_lease = rules.iter().filter_map(|rule| rule.limit.lease()).min();
-        Rules { rules: rules.into(), policies, any_waits, any_settles, shortest_lease }
+        Rules { rules: rules.into(), policies, any_waits, any_settles, any_bans, any_queues, shortest_lease }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -123,6 +181,17 @@ impl Rules {
     #[inline]
     pub(super) fn any_settles(&self) -> bool {
         self.any_settles
+    }
+
+    #[inline]
+    pub(super) fn any_bans(&self) -> bool {
+        self.any_bans
+    }
+
+    /// Whether a request may have to wait for its turn.
+    #[inline]
+    pub(super) fn any_queues(&self) -> bool {
+        self.any_queues
     }
 
     pub(super) fn any_waits(&self) -> bool {

@@ -1,7 +1,7 @@
 //! Takes settlements to the store, off the path of requests: in batches, soon, and each once.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -42,6 +42,10 @@ pub(super) struct Settler {
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Waiting>,
+    /// How many have left the queue.
+    gone: u64,
+    /// Where strikes against a key wait, by its scope and text: which in the line, counted with those that are gone.
+    strikes: HashMap<(u32, Box<[u8]>), u64>,
     /// How many wait or are on their way.
     open: usize,
     /// Whether a task sees to it.
@@ -85,11 +89,14 @@ impl Limiter {
         let units = waiting.line.cost;
         {
             let mut queue = self.0.settler.lock();
+            if queue.joined(&waiting) {
+                return;
+            }
             if queue.waiting.len() >= MOST {
                 drop(queue);
                 return self.not_settled(units);
             }
-            queue.waiting.push_back(waiting);
+            queue.push(waiting);
             queue.open += 1;
         }
         self.attend();
@@ -133,7 +140,41 @@ impl Limiter {
     }
 }
 
+impl Queue {
+    fn push(&mut self, waiting: Waiting) {
+        if let Some(key) = waiting.strike() {
+            self.strikes.insert(key, self.gone + self.waiting.len() as u64);
+        }
+        self.waiting.push_back(waiting);
+    }
+
+    fn take(&mut self, count: usize) -> Vec<Waiting> {
+        let taken: Vec<Waiting> = self.waiting.drain(..count).collect();
+        self.gone += taken.len() as u64;
+        for key in taken.iter().filter_map(Waiting::strike) {
+            self.strikes.remove(&key);
+        }
+        taken
+    }
+
+    /// Adds strikes to others against the same key that wait: somebody who is refused a thousand times a second is not a thousand
+    /// changes.
+    fn joined(&mut self, strikes: &Waiting) -> bool {
+        let Some(key) = strikes.strike() else { return false };
+        let Some(place) = self.strikes.get(&key).and_then(|place| place.checked_sub(self.gone)) else { return false };
+        let Some(first) = self.waiting.get_mut(place as usize) else { return false };
+        first.line.cost = first.line.cost.saturating_add(strikes.line.cost);
+        true
+    }
+}
+
 impl Waiting {
+    /// Whose strikes these are, if they are any.
+    fn strike(&self) -> Option<(u32, Box<[u8]>)> {
+        let line = self.line.line();
+        line.limit.is_ban().then(|| (line.scope.number(), line.key.into()))
+    }
+
     fn settlement(&self) -> Settlement<'_> {
         Settlement { line: self.line.line(), id: self.id, change: self.change }
     }
@@ -173,7 +214,7 @@ async fn attend(mut duty: Attendance) {
                 return;
             }
             let count = queue.waiting.len().min(BATCH);
-            Batch { inner: Arc::clone(&inner), waiting: queue.waiting.drain(..count).collect() }
+            Batch { inner: Arc::clone(&inner), waiting: queue.take(count) }
         };
         tokio::spawn(async move {
             batch.settle().await;

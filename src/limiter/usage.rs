@@ -7,7 +7,7 @@ use super::{Call, Limiter, Pick, Picks, miscounted, rules::CheckedRule};
 use crate::{
     decision::{Applied, Decision},
     error::StoreError,
-    key::{Found, IntoKey},
+    key::{Found, IntoKey, Key},
     store::{Answer, Ask, Purpose},
     usage::Usage,
 };
@@ -55,7 +55,7 @@ impl Limiter {
     pub async fn usage(&self, key: impl IntoKey) -> Result<Usage, StoreError> {
         let mut picks = Picks::new();
         if let Found::Key(key) = key.into_key() {
-            picks.extend(self.rules().iter().map(|rule| usual(rule, key.clone())));
+            picks.extend(self.rules().iter().map(|rule| self.usual(rule, key.clone())));
         }
         self.look(picks).await
     }
@@ -86,10 +86,12 @@ impl Limiter {
     /// What whoever sent a request of this head may know.
     #[cfg_attr(not(feature = "axum"), allow(dead_code))]
     pub(crate) async fn usage_of_caller(&self, head: &Parts) -> Asked {
-        let (picks, refused) = self.usual_picks(head, CheckedRule::is_told_to_callers).await;
+        let (mut picks, refused) = self.usual_picks(head, CheckedRule::is_told_to_callers).await;
         if let Some(status) = refused {
             return Asked::Refuse(status);
         }
+        // Headers do not speak of them either.
+        picks.retain(|pick| !pick.shadow);
         match self.look(picks).await {
             Ok(usage) => Asked::Usage(usage),
             Err(error) => {
@@ -103,10 +105,17 @@ impl Limiter {
     async fn usual_picks(&self, head: &Parts, wanted: fn(&CheckedRule) -> bool) -> (Picks, Option<StatusCode>) {
         let (mut picks, mut refused) = (Picks::new(), None);
         for rule in self.rules().iter().filter(|rule| wanted(rule)) {
-            match rule.key().find(head).await {
-                Found::Key(key) => picks.push(usual(rule, key)),
-                Found::Absent => {}
-                Found::Refuse(status) => refused = refused.or(Some(status)),
+            let tenant = match rule.shared() {
+                Some(shared) => Some(shared.key.find(head).await),
+                None => None,
+            };
+            match (rule.key().find(head).await, tenant) {
+                (Found::Refuse(status), _) | (_, Some(Found::Refuse(status))) => refused = refused.or(Some(status)),
+                (Found::Key(key), tenant) => {
+                    let tenant = tenant.and_then(|tenant| rule.tenant(&key, tenant.key()));
+                    picks.push(Pick { critical: rule.is_critical(head), tenant, ..self.usual(rule, key) });
+                }
+                (Found::Absent, _) => {}
             }
         }
         (picks, refused)
@@ -117,28 +126,30 @@ impl Limiter {
         let is_unlimited = |pick: &Pick| self.rules().get(pick.rule).is_some_and(|rule| rule.limit().is_unlimited());
         let (unlimited, asked): (Picks, Picks) = picks.into_iter().partition(is_unlimited);
         let mut answer = Answer::default();
-        if !asked.is_empty() {
-            let lines = self.lines(asked.iter());
+        let lines = self.lines(asked.iter());
+        if !lines.is_empty() {
             let ask = Ask { lines: &lines, purpose: Purpose::Peek, time: self.0.clock.time() };
             match self.0.store.acquire_now(&ask, &mut answer) {
                 Some(done) => done?,
                 None => answer = self.0.store.acquire(&ask).await?,
             }
         }
-        if answer.verdicts.len() != asked.len() {
+        if answer.verdicts.len() != lines.len() {
             return Err(miscounted());
         }
-        let applied: SmallVec<[Applied; 4]> = asked
-            .iter()
-            .zip(&answer.verdicts)
-            .map(|(pick, verdict)| Applied::new(pick.rule, pick.cost, verdict))
-            .collect();
+        // Those of bans come after those of the rules.
+        let bans = answer.verdicts.iter().skip(asked.len()).copied().map(Some);
+        let banned = self.banned(asked.iter(), bans);
+        let applied: SmallVec<[Applied; 4]> =
+            asked.iter().zip(&answer.verdicts).map(|(pick, verdict)| Applied::new(pick, verdict)).collect();
         let handle = Arc::clone(self.0.rules.handle());
         let unlimited = unlimited.iter().map(|pick| pick.rule).collect();
-        Ok(Usage::new(Decision::new(handle, applied.into_iter()), unlimited))
+        Ok(Usage::new(Decision::new(handle, applied.into_iter()).banned(banned), unlimited))
     }
-}
 
-fn usual(rule: &CheckedRule, key: crate::key::Key) -> Pick {
-    Pick { rule: rule.index(), key, cost: rule.usual_cost() }
+    /// An ordinary request of the usual cost.
+    pub(super) fn usual(&self, rule: &CheckedRule, key: Key) -> Pick {
+        let shadow = self.is_shadow() || !rule.roll_out().enforces(key.as_bytes());
+        Pick { rule: rule.index(), key, cost: rule.usual_cost(), shadow, critical: false, tenant: None }
+    }
 }

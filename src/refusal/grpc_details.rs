@@ -4,7 +4,7 @@
 
 use http::HeaderValue;
 
-use super::Refusal;
+use super::{Cause, Refusal};
 use crate::base64::base64;
 
 const RETRY_INFO: &[u8] = b"type.googleapis.com/google.rpc.RetryInfo";
@@ -20,7 +20,8 @@ pub(super) fn of(refusal: &Refusal<'_>, code: u16, message: &str) -> Option<Head
         details = details.any(RETRY_INFO, Message::default().message(1, duration));
     }
     let mut violations = Message::default();
-    for standing in refusal.violated().take(MOST_VIOLATIONS) {
+    // A ban is no quota.
+    for standing in refusal.violated().filter(|_| refusal.cause != Cause::Ban).take(MOST_VIOLATIONS) {
         let limit = standing.limit();
         let violation = Message::default()
             .bytes(1, standing.rule().as_bytes())

@@ -4,7 +4,9 @@
 //!
 //! | cause | HTTP | gRPC status |
 //! | --- | --- | --- |
-//! | a rule refused it | 429 | 8, `RESOURCE_EXHAUSTED` |
+//! | a quota refused it | 429 | 8, `RESOURCE_EXHAUSTED` |
+//! | only rules that [protect the service](crate::Rule::protects_service) refused it | 503 | 14, `UNAVAILABLE` |
+//! | it is [banned](crate::Ban) | 429, or 403 by choice | 8, or 7, `PERMISSION_DENIED` |
 //! | the store gave no answer, with [`OnFailure::Refuse`](crate::OnFailure::Refuse) | 503 | 14, `UNAVAILABLE` |
 //! | a key closure refused it | the closure's status | 16 for 401, 7 for 403, 5 for 404, and so on |
 //! | a [list](crate::Lists) denies it | 403, or 429 by [choice](crate::RateLimitLayer::deny_with) | 7, `PERMISSION_DENIED`, or 8 |
@@ -97,10 +99,14 @@ pub struct Refusal<'a> {
 pub enum Cause {
     /// A rule: its quota is used up, or can never hold the cost.
     Quota,
+    /// A rule that [protects the service](crate::Rule::protects_service), and no quota.
+    Service,
     /// The store gave no answer, and a rule refuses what it cannot judge.
     Store,
     /// A key closure.
     Key,
+    /// The ban of a rule, whatever the quotas say.
+    Ban,
     /// A [deny list](crate::Lists).
     List,
 }
@@ -152,14 +158,25 @@ impl Default for Settings {
 impl<'a> Refusal<'a> {
     /// `None`: the request may go on.
     pub(crate) fn of(decision: &'a Decision, head: &'a Parts, edge: &Edge) -> Option<Refusal<'a>> {
+        let retry_after = || decision.retry_after().map(|wait| edge.retry_after(wait));
+        // Of several bans the one that lasts longest is the one to tell of.
+        let ban = decision.banned_by().iter().max_by_key(|banned| banned.micros);
+        let banned = ban.and_then(|ban| decision.rules().get(ban.rule)?.ban_status());
         let (cause, status, retry_after) = if decision.listed() == Some(Listed::Denied) {
             let status = match edge.refusals.denial {
                 Denial::Forbidden => StatusCode::FORBIDDEN,
                 Denial::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
             };
             (Cause::List, status, None)
+        } else if let Some(status) = banned {
+            (Cause::Ban, status, retry_after())
         } else if decision.is_over_quota() {
-            (Cause::Quota, StatusCode::TOO_MANY_REQUESTS, decision.retry_after().map(|wait| edge.retry_after(wait)))
+            let quota = decision.standings().any(|standing| standing.is_refused() && !standing.protects_service());
+            let (cause, status) = match quota {
+                true => (Cause::Quota, StatusCode::TOO_MANY_REQUESTS),
+                false => (Cause::Service, StatusCode::SERVICE_UNAVAILABLE),
+            };
+            (cause, status, retry_after())
         } else if decision.is_refused() {
             (Cause::Store, StatusCode::SERVICE_UNAVAILABLE, Some(edge.retry_after(Duration::from_secs(1))))
         } else {
@@ -177,8 +194,8 @@ impl<'a> Refusal<'a> {
         self.cause
     }
 
-    /// The status of the layer's own response: 429 for a quota, 503 for the store, a key closure's own, 403 or 429
-    /// for a list.
+    /// The status of the layer's own response: 429 for a quota, 503 for the service and the store, 429 or 403 for a ban, 403 or 429
+    /// for a list, a key closure's own.
     pub fn status(&self) -> StatusCode {
         self.status
     }
@@ -204,11 +221,15 @@ impl<'a> Refusal<'a> {
         self.decision.is_some_and(Decision::can_never_fit)
     }
 
-    /// The rules that refused, as far as the caller may know.
+    /// The quotas that refused, or whose bans did, as far as the caller may know.
     fn violated(&self) -> impl Iterator<Item = Standing<'a>> {
         let told = self.decision.filter(|_| !self.hidden);
         let standings = told.into_iter().flat_map(|decision| decision.standings());
-        standings.filter(|standing| standing.is_refused())
+        let bans = self.decision.filter(|_| self.cause == Cause::Ban).map(|decision| decision.banned_by());
+        standings.filter(move |standing| match bans {
+            Some(bans) => bans.iter().any(|banned| banned.rule == standing.index()),
+            None => standing.is_refused() && !standing.protects_service(),
+        })
     }
 
     /// The whole response.

@@ -15,7 +15,8 @@ pub(super) fn text(refusal: &Refusal<'_>) -> String {
     let status = refusal.status();
     let (kind, title) = match refusal.cause() {
         Cause::Quota => ("quota-exceeded", "Quota Exceeded"),
-        Cause::Store => REDUCED_CAPACITY,
+        Cause::Ban => ("abnormal-usage-detected", "Abnormal Usage Detected"),
+        Cause::Service | Cause::Store => REDUCED_CAPACITY,
         // Such a status says all there is to say.
         Cause::Key | Cause::List => return blank(status),
     };

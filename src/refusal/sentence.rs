@@ -9,6 +9,9 @@ const MOST_NAMES: usize = 3;
 impl fmt::Display for Refusal<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.cause {
+            Cause::Service if self.can_never_fit() => {
+                return f.write_str("The request costs more than the service can take; retrying does not help.");
+            }
             Cause::Quota if self.can_never_fit() => {
                 f.write_str("The request costs more than the ")?;
                 self.quotas(f)?;
@@ -19,6 +22,11 @@ impl fmt::Display for Refusal<'_> {
                 f.write_str("The ")?;
                 self.quotas(f)?;
                 f.write_str(if self.named().count() > 1 { " are used up" } else { " is used up" })?;
+            }
+            Cause::Service => f.write_str("The service is at its capacity")?,
+            Cause::Ban => {
+                f.write_str("Banned under the ")?;
+                self.quotas(f)?;
             }
             Cause::Store => f.write_str("The request could not be checked against its quota")?,
             Cause::Key | Cause::List => {
@@ -36,8 +44,8 @@ impl fmt::Display for Refusal<'_> {
 impl<'a> Refusal<'a> {
     /// The rules to blame: where some can never admit the request, those alone.
     fn named(&self) -> impl Iterator<Item = &'a str> {
-        let never = self.can_never_fit();
-        self.violated().filter(move |standing| standing.can_never_fit() == never).map(|standing| standing.rule())
+        let never = self.can_never_fit() && self.cause != Cause::Ban;
+        self.violated().filter(move |standing| !never || standing.can_never_fit()).map(|standing| standing.rule())
     }
 
     /// `quotas "a", "b", "c" and 2 more`.

@@ -1,12 +1,12 @@
 use std::{
     collections::HashMap,
-    sync::{LazyLock, Mutex, PoisonError},
+    sync::{Arc, LazyLock, Mutex, PoisonError},
     time::Duration,
 };
 
 use smallvec::SmallVec;
 
-use super::Id;
+use super::{Id, Tenant};
 pub use crate::algorithm::Wait;
 use crate::limit::{Limit, OnFailure, micros};
 
@@ -21,18 +21,27 @@ pub struct Ask<'a> {
     pub time: Time,
 }
 
+impl Ask<'_> {
+    /// Whether the answer admits what was asked for: every line fits that is no [shadow](Line::shadow). If it was to be spent, each
+    /// line was charged then that [fits](Verdict::wait).
+    #[inline]
+    pub fn admits(&self, answer: &Answer) -> bool {
+        !self.lines.iter().zip(answer.verdicts()).any(|(line, verdict)| line.is_refused(verdict))
+    }
+}
+
 /// What an ask is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Judge, and charge if every line fits.
+    /// Judge, and charge if every line fits; of [shadow](Line::shadow) lines those that do.
     Spend,
     /// Judge only; nothing is written.
     Peek,
     /// Charge what was admitted elsewhere: of each line's cost as much as is left, in whole units. Once for each id; every
     /// line then fits, and stands as it does afterwards.
     Take(Id),
-    /// Charge what turned out to be due: what a token bucket lacks it owes, of others as much is charged as is left. Once for each
-    /// id; every line then fits, and stands as it does afterwards.
+    /// Charge what turned out to be due: what a token bucket lacks it owes, a ban counts it as strikes, of others as much is charged as
+    /// is left. Once for each id; every line then fits, and stands as it does afterwards.
     Owe(Id),
     /// Give back what was charged: of each line's cost as much as still counts of the charge that its
     /// [receipt](Line::receipt) is for, and nothing if in doubt. Afterwards no more is left than if it had never been charged.
@@ -108,14 +117,42 @@ pub struct Line<'a> {
     /// What happens under the rule when the store gives no answer.
     pub on_failure: OnFailure,
     /// For [`Purpose::Give`]: the [receipt](Verdict::receipt) of the charge. Under a [concurrency](crate::Rule::concurrency) rule
-    /// the name of the lease, whatever the purpose: a number that nobody else has. Of no meaning elsewhere.
+    /// the name of the lease, whatever the purpose: a number that nobody else has. Of a line for a ban, with [`Purpose::Owe`]: the
+    /// milliseconds of a ban by hand, or zero for strikes. Of no meaning elsewhere.
     pub receipt: u64,
+    /// Whether the line is only to be watched: that it does not fit keeps no other from being charged, and its
+    /// [`on_failure`](Line::on_failure) refuses nothing. If the others are charged, so is this one if it fits; if one of them does
+    /// not fit, nothing is charged here either. Its verdict says the wait in any case.
+    pub shadow: bool,
+    /// Whether the request may use what the limit [reserves](crate::Rule::reserve).
+    pub critical: bool,
+    /// Who of those that share the limit it is: see [`Rule::fair_share`](crate::Rule::fair_share). `None` where it is not shared.
+    pub tenant: Option<&'a Tenant>,
 }
 
 impl<'a> Line<'a> {
-    /// A line without a receipt, and with the default for failures.
+    /// A line of an ordinary request without a receipt, with the default for failures, and not a shadow.
     pub fn new(scope: &'a Scope, key: &'a [u8], limit: &'a Limit, cost: u64) -> Line<'a> {
-        Line { scope, key, limit, cost, on_failure: OnFailure::default(), receipt: 0 }
+        let on_failure = OnFailure::default();
+        Line { scope, key, limit, cost, on_failure, receipt: 0, shadow: false, critical: false, tenant: None }
+    }
+
+    /// The units that must be left for the line to fit: its cost, and for ordinary requests what the limit reserves. What is free
+    /// needs nothing.
+    #[inline]
+    pub fn need(&self) -> u64 {
+        if self.critical || self.cost == 0 { self.cost } else { self.cost.saturating_add(self.limit.reserved()) }
+    }
+
+    /// Whether the rule refuses what the store gives no answer to.
+    pub(crate) fn refuses_unjudged(&self) -> bool {
+        self.on_failure == OnFailure::Refuse && !self.shadow
+    }
+
+    /// Whether this verdict keeps the others from being charged.
+    #[inline]
+    pub(crate) fn is_refused(&self, verdict: &Verdict) -> bool {
+        !verdict.wait.fits() && !self.shadow
     }
 
     /// The full name of the count, `namespace:v1:{key}:rule`, in three pieces.
@@ -136,6 +173,7 @@ pub struct Scope {
     before: Box<str>,
     after: Box<str>,
     number: u32,
+    rule: Arc<str>,
 }
 
 impl Scope {
@@ -145,14 +183,33 @@ impl Scope {
         crate::key::escape(rule.as_bytes(), &mut escaped);
         let before: Box<str> = format!("{namespace}:v1:{{").into();
         let after: Box<str> = format!("}}:{}", String::from_utf8_lossy(&escaped)).into();
+        Scope::of(before, after, rule.into())
+    }
+
+    fn of(before: Box<str>, after: Box<str>, rule: Arc<str>) -> Scope {
         let number = number_of(format!("{before}{after}"));
-        Scope { before, after, number }
+        Scope { before, after, number, rule }
+    }
+
+    /// The place of the rule's ban: `namespace:v1:{key}:rule#ban`, in the slot of its count. The names of rules have no such letter.
+    pub fn for_ban(&self) -> Scope {
+        Scope::of(self.before.clone(), format!("{}#ban", self.after).into(), Arc::clone(&self.rule))
+    }
+
+    /// The name of the rule.
+    pub fn rule(&self) -> &str {
+        &self.rule
     }
 
     /// The same with the namespace as hash tag: names of all rules and keys fall into one slot of a Cluster,
     /// `{namespace}:v1:{key}:rule`.
     pub fn in_one_slot(namespace: &str, rule: &str) -> Scope {
         Scope::new(&format!("{{{namespace}}}"), rule)
+    }
+
+    /// The place of the counts of those who share the rule's limit.
+    pub(crate) fn for_tenants(&self) -> Scope {
+        Scope::of(self.before.clone(), format!("{}#share", self.after).into(), Arc::clone(&self.rule))
     }
 
     /// The hash tag that is the same for every key, if there is one.
@@ -199,10 +256,10 @@ impl Answer {
         &self.verdicts
     }
 
-    /// Whether every line fits.
+    /// Whether every line fits, shadows too: see [`Ask::admits`].
     #[inline]
     pub fn fits(&self) -> bool {
-        self.verdicts.iter().all(|verdict| verdict.wait == Wait::None)
+        self.verdicts.iter().all(|verdict| verdict.wait.fits())
     }
 }
 
@@ -211,7 +268,7 @@ impl Answer {
 pub struct Verdict {
     /// How long this line's cost must wait.
     pub wait: Wait,
-    /// Units left: after the charge if all lines were charged, otherwise as they are.
+    /// Units left: after the charge if the line was charged, otherwise as they are.
     pub remaining: u64,
     /// Until the limit is as good as untouched, or for a sliding log until its oldest entry leaves.
     pub reset_after: u64,

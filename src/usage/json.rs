@@ -22,9 +22,9 @@ fn push(text: &mut String, rule: &RuleUsage<'_>) {
     // Writing into a string does not fail.
     let _ = write!(text, r#"","quota":"{}""#, rule.limit());
     let limited = !rule.is_unlimited();
-    push_number(text, "limit", limited.then(|| rule.limit().quota().capacity()));
+    push_number(text, "limit", limited.then(|| rule.capacity()));
     // The time in which the limit is earned back. Places are not, and a month has no one length.
-    let window = rule.limit().period().filter(|_| limited && rule.limit().lease().is_none());
+    let window = rule.limit().period(rule.capacity()).filter(|_| limited && rule.limit().lease().is_none());
     push_seconds(text, "window", window);
     push_number(text, "used", rule.used());
     push_number(text, "remaining", rule.remaining());

@@ -110,10 +110,15 @@ impl<'a> RuleUsage<'a> {
         self.standing.is_none()
     }
 
-    /// The units that are spent, of the [capacity](crate::Quota::capacity); under a concurrency rule, the places that are taken.
+    /// The units that the caller could use of an untouched limit, as [`Standing::capacity`] has it.
+    pub fn capacity(&self) -> u64 {
+        self.standing.map_or(self.limit.quota().capacity(), |standing| standing.capacity())
+    }
+
+    /// The units that are spent, of the [capacity](RuleUsage::capacity); under a concurrency rule, the places that are taken.
     /// What a bucket owes beyond that is not in it. `None` without a limit, where nothing is counted.
     pub fn used(&self) -> Option<u64> {
-        Some(self.limit.quota().capacity().saturating_sub(self.remaining()?))
+        Some(self.capacity().saturating_sub(self.remaining()?))
     }
 
     /// The units, or places, that are left. `None` without a limit.

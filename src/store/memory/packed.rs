@@ -1,7 +1,7 @@
 //! State as an entry keeps it: in 32 bytes, tag and all, so that an entry is one cache line.
 
 use crate::algorithm::{
-    Left, Moment, Params, Rate, State, Wait, concurrency, fixed_window, gcra, leaky_bucket, sliding_counter,
+    Left, Moment, Params, Rate, State, Wait, ban, concurrency, fixed_window, gcra, leaky_bucket, sliding_counter,
     sliding_log, token_bucket,
 };
 
@@ -40,6 +40,13 @@ pub(super) enum Packed {
     /// None while it is taken out.
     SlidingLog(Option<Box<sliding_log::State>>),
     Concurrency(Option<Box<concurrency::State>>),
+    Ban {
+        until: u64,
+        start: u64,
+        length: u64,
+        strikes: u32,
+        level: u8,
+    },
 }
 
 const _: () = assert!(size_of::<Packed>() == 32);
@@ -47,13 +54,13 @@ const _: () = assert!(size_of::<Packed>() == 32);
 impl Packed {
     /// The whole decision in place, where there is a short way.
     #[inline]
-    pub(super) fn spend_at_once(&mut self, params: &Params, at: Moment, cost: u64) -> Option<(Wait, Left)> {
+    pub(super) fn spend_at_once(&mut self, params: &Params, at: Moment, cost: u64, need: u64) -> Option<(Wait, Left)> {
         let (Params::Gcra(parts), &mut Packed::Whole { dry_at, pace }) = (params, &mut *self) else { return None };
         if cost == 0 {
             return None;
         }
         let mut state = gcra::State::Whole { dry_at, pace };
-        let answer = parts.spend(&mut state, at, cost);
+        let answer = parts.spend(&mut state, at, cost, need);
         *self = match state {
             gcra::State::Whole { dry_at, pace } => Packed::Whole { dry_at, pace },
             // Written under another quota.
@@ -84,6 +91,9 @@ impl Packed {
             }
             Packed::SlidingLog(log) => State::SlidingLog(log.take().unwrap_or_default()),
             Packed::Concurrency(leases) => State::Concurrency(leases.take().unwrap_or_default()),
+            &mut Packed::Ban { until, start, length, strikes, level } => {
+                State::Ban(ban::State { until, start, length, strikes, level })
+            }
         }
     }
 }
@@ -110,6 +120,9 @@ impl From<State> for Packed {
             }
             State::SlidingLog(log) => Packed::SlidingLog(Some(log)),
             State::Concurrency(leases) => Packed::Concurrency(Some(leases)),
+            State::Ban(ban::State { until, start, length, strikes, level }) => {
+                Packed::Ban { until, start, length, strikes, level }
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     algorithm::Moment,
+    observer::StoreEvent,
     store::{Answer, Id, Line},
 };
 
@@ -38,10 +39,18 @@ impl Inner {
         }
         // Real time, also where the counts go by another: a record lasts as long on every store.
         let change = if records.add(id, self.clock.now()) { change } else { Change::Nothing };
-        let mut answer = Answer::default();
+        let (mut answer, mut banned) = (Answer::default(), Vec::new());
         for (line, (hash, key)) in lines.iter().zip(&places) {
             let Some(shard) = shards.get_mut(place_of(*hash)) else { continue };
+            let strikes = line.limit.is_ban() && line.receipt == 0 && !shard.bans(*hash, line, key, at);
             answer.push(shard.settle(*hash, line, key, at, change));
+            if strikes && shard.bans(*hash, line, key, at) {
+                banned.push(line.scope.rule().into());
+            }
+        }
+        drop((shards, records));
+        for rule in banned {
+            self.observers.tell(&StoreEvent::Banned { rule });
         }
         Ok(answer)
     }

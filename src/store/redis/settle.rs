@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     error::{StoreError, StoreErrorKind},
+    observer::StoreEvent,
     store::{Ask, Settlement, Time},
 };
 
@@ -49,9 +50,12 @@ impl Node {
             let reply = self.run(live, &script, &Job::Settle(&sorted), &args).await?;
             live.answered();
             let done = match &reply {
-                Value::Array(values) => match values[..] {
-                    [Value::Int(now), Value::Int(_)] => Some((now, true)),
-                    [Value::Int(now)] => Some((now, false)),
+                Value::Array(values) => match &values[..] {
+                    [Value::Int(now), Value::Int(_), banned @ ..] => {
+                        self.tell_of_bans(&sorted, banned);
+                        Some((*now, true))
+                    }
+                    [Value::Int(now)] => Some((*now, false)),
                     _ => None,
                 },
                 _ => None,
@@ -69,5 +73,16 @@ impl Node {
             }
         }
         Err(StoreError::new(StoreErrorKind::Timeout, "the server came to the call after its deadline").uncharged())
+    }
+
+    /// Which of the changes began a ban, counted from one.
+    fn tell_of_bans(&self, settlements: &[&Settlement<'_>], places: &[Value]) {
+        for place in places {
+            let Value::Int(place) = place else { continue };
+            let place = usize::try_from(*place).ok().and_then(|place| place.checked_sub(1));
+            if let Some(settlement) = place.and_then(|place| settlements.get(place)) {
+                self.observers.tell(&StoreEvent::Banned { rule: settlement.line.scope.rule().into() });
+            }
+        }
     }
 }

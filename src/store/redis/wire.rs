@@ -4,7 +4,7 @@ use redis::Value;
 use smallvec::SmallVec;
 
 use crate::{
-    algorithm::{EXACT, Params, Parts, fixed_window::Start},
+    algorithm::{EXACT, Fair, Params, Parts, fixed_window::Start},
     error::{StoreError, StoreErrorKind},
     store::{Answer, Change, GIVE_RECORD_TTL, Line, Purpose, RECORD_TTL, Settlement, Verdict, Wait},
 };
@@ -19,9 +19,26 @@ impl Args {
             args.push(number);
         }
         for line in lines {
-            args.line(line);
-            if matches!(purpose, Purpose::Give(_)) {
-                args.all([line.receipt]);
+            match purpose {
+                // Of leases the need alone matters: there is one cost.
+                Purpose::Renew | Purpose::Release => args.line(&Line { cost: line.need(), ..*line }),
+                _ => args.line(line),
+            }
+            match purpose {
+                Purpose::Give(_) => args.all([line.receipt]),
+                Purpose::Spend | Purpose::Peek if line.tenant.is_some() => {
+                    let Fair { whole, half, rest } = line.limit.fair();
+                    args.all([line.limit.parts_of(line.need()), line.limit.parts_of(1), whole, half, rest]);
+                }
+                Purpose::Spend | Purpose::Peek if line.need() > line.cost => {
+                    args.all([line.limit.parts_of(line.need())]);
+                }
+                _ => {}
+            }
+        }
+        if purpose.decides() {
+            for (line, tenant) in lines.iter().filter_map(|line| Some((line, line.tenant?))) {
+                args.line(&tenant.line(line.cost));
             }
         }
         args
@@ -86,8 +103,13 @@ impl Args {
                 // Not a number but a name, in the room of one.
                 self.0.extend_from_slice(&line.receipt.to_le_bytes());
             }
+            Params::Ban(params) => {
+                self.all([params.strikes, params.window, params.first, params.factor, params.longest, params.forget]);
+                self.all([line.receipt, cost]);
+            }
             Params::SlidingCounter(params) => self.all([params.limit, params.tick, params.window, cost]),
             Params::TokenBucket(parts) | Params::LeakyBucket(parts) => self.parts(parts, cost),
+            Params::Queue(params) => self.parts(&params.parts, cost),
             Params::Gcra(parts) => {
                 self.parts(parts, cost);
                 self.all([parts.pace]);
@@ -142,6 +164,8 @@ pub(super) fn read(reply: &Value, lines: &[Line<'_>]) -> Result<Reply, StoreErro
         let wait = match *retry {
             0 => Wait::None,
             -1 => Wait::Never,
+            // The other way round, less one: it fits when its turn has come.
+            turn if turn < -1 && matches!(line.limit.params(), Params::Queue(_)) => Wait::Turn(positive(!turn)?),
             micros => Wait::Micros(positive(micros)?),
         };
         let (remaining, reset_after) = (positive(*remaining)?, positive(*reset)?);

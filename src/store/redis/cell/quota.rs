@@ -67,9 +67,21 @@ fn interval(limit: &Limit) -> Option<u64> {
 /// Whether this rule can be kept.
 pub(in super::super) fn accept(rule: &str, limit: &Limit) -> Result<(), BuildError> {
     let bad = |field, text: String| Err(BuildError::rule(rule, field, text));
+    if limit.is_ban() {
+        return bad("ban", "redis-cell knows no bans; drop .ban(..), or build the store without cell()".into());
+    }
     if !matches!(limit.params(), Params::Gcra(_)) {
         let text = format!("redis-cell has no {}; use GCRA, or build the store without cell()", limit.algorithm());
         return bad("algorithm", text);
+    }
+    if limit.reserved() > 0 {
+        let text =
+            "redis-cell keeps nothing for critical requests; drop .reserve(..), or build the store without cell()";
+        return bad("reserve", text.into());
+    }
+    if limit.is_shared() {
+        let text = "redis-cell knows no tenants; drop .fair_share(..), or build the store without cell()";
+        return bad("fair_share", text.into());
     }
     let quota = limit.quota();
     match interval(limit) {

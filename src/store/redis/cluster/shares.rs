@@ -11,7 +11,6 @@ use super::{
 };
 use crate::{
     error::{StoreError, StoreErrorKind},
-    limit::OnFailure,
     store::{Answer, Ask, Line, Partial, Purpose, Verdict},
 };
 
@@ -90,9 +89,10 @@ impl Cluster {
         span: Span,
     ) -> Result<Answer, StoreError> {
         let done = self.all(Work::Decide(*ask), torn, span).await;
-        let refused = done.iter().any(|(_, result)| result.as_ref().is_ok_and(|answer| !answer.fits()));
+        let admits = |share: &Share<'_>, answer: &Answer| Ask { lines: &share.lines, ..*ask }.admits(answer);
+        let refused = done.iter().any(|(share, result)| result.as_ref().is_ok_and(|answer| !admits(share, answer)));
         // Nobody around this store falls back, so a rule that refuses what cannot be judged has refused.
-        let refuses = |share: &Share<'_>| share.lines.iter().any(|line| line.on_failure == OnFailure::Refuse);
+        let refuses = |share: &Share<'_>| share.lines.iter().any(Line::refuses_unjudged);
         let refused =
             refused || self.wiring.bare && done.iter().any(|(share, result)| result.is_err() && refuses(share));
         let mut verdicts: Vec<Option<Verdict>> = vec![None; ask.lines.len()];
@@ -110,9 +110,11 @@ impl Cluster {
                     continue;
                 }
             };
-            let returned = refused && ask.purpose == Purpose::Spend && answer.fits();
+            let granted_here = refused && ask.purpose == Purpose::Spend && admits(&share, &answer);
             for ((place, line), verdict) in share.places.iter().zip(&share.lines).zip(answer.verdicts()) {
-                if returned {
+                // A shadow that does not fit was not charged.
+                let returned = granted_here && verdict.wait.fits();
+                if returned && line.cost > 0 {
                     granted.push(Kept::new(share.slot, &Line { receipt: verdict.receipt, ..*line }));
                 }
                 if let Some(known) = verdicts.get_mut(*place) {

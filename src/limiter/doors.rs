@@ -1,0 +1,91 @@
+//! Those whom a rule has refused, and who wait to ask again: one of each kind asks, the others stand behind it. However many they
+//! are, they ask no more than one would, and whoever came first is first.
+
+use std::{
+    collections::{HashMap, hash_map::RandomState},
+    hash::{BuildHasher, Hash, Hasher},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::Call;
+
+/// A door for each sort of call that somebody waits with; there is none where nobody does.
+#[derive(Default)]
+pub(super) struct Doors {
+    doors: Mutex<HashMap<u64, Arc<Semaphore>>>,
+    count: AtomicUsize,
+    hasher: RandomState,
+}
+
+/// Somebody stands at a door, or behind others.
+pub(super) struct AtDoor<'a> {
+    doors: &'a Doors,
+    kind: u64,
+    door: Arc<Semaphore>,
+    /// Whether it is this one that asks.
+    first: Option<OwnedSemaphorePermit>,
+}
+
+impl Doors {
+    /// Calls with the same keys wait for the same.
+    pub(super) fn kind_of(&self, call: &mut Call<'_>) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        for entry in call.entries_mut() {
+            (entry.name, entry.pick.key.as_bytes()).hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Semaphore>>> {
+        self.doors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Behind those who wait already, if any do.
+    pub(super) fn stand_behind(&self, kind: u64) -> Option<AtDoor<'_>> {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let door = Arc::clone(self.lock().get(&kind)?);
+        Some(AtDoor { doors: self, kind, door, first: None })
+    }
+
+    pub(super) fn stand(&self, kind: u64) -> AtDoor<'_> {
+        let mut doors = self.lock();
+        let door = Arc::clone(doors.entry(kind).or_insert_with(|| Arc::new(Semaphore::new(1))));
+        self.count.store(doors.len(), Ordering::Relaxed);
+        AtDoor { doors: self, kind, door, first: None }
+    }
+}
+
+impl AtDoor<'_> {
+    /// Waits until those before have been let in. Answers whether there were any.
+    pub(super) async fn be_first(&mut self) -> bool {
+        if self.first.is_some() {
+            return false;
+        }
+        if let Ok(first) = Arc::clone(&self.door).try_acquire_owned() {
+            self.first = Some(first);
+            return false;
+        }
+        // Nobody closes it.
+        self.first = Arc::clone(&self.door).acquire_owned().await.ok();
+        true
+    }
+}
+
+impl Drop for AtDoor<'_> {
+    fn drop(&mut self) {
+        self.first = None;
+        let mut doors = self.doors.lock();
+        // The other is in the map; who waits has one more.
+        if Arc::strong_count(&self.door) == 2 {
+            doors.remove(&self.kind);
+            self.doors.count.store(doors.len(), Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,418 @@
+//! Bans: so many strikes in a window, each ban longer than the one before, forgotten by and by; alike on every store.
+
+use std::time::Duration;
+
+use sluicegate::{
+    Ban, Call, Clock, Decision, Limiter, ManualClock, MemoryStore, Quota, RedisStore, Resilient, Rule, StoreErrorKind,
+    StoreEvent, key,
+    store::{Ask, Change, Id, Line, Purpose, Scope, Settlement, Store, Time, Wait},
+};
+
+use tokio::task::JoinSet;
+
+use crate::{
+    support::{
+        events::Events,
+        fault_proxy::{Counts, FaultProxy},
+        flaky::{Flaky, Mood},
+        server::{Server, VERSIONS, Version},
+        stores::{BEGIN, Backend, bare, every_store, namespace, patient},
+    },
+    traces::{NAMES, rule},
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+const TICK: Duration = Duration::from_micros(1);
+
+/// One request a second, and a ban of ten seconds after three refusals within five; then of 20, 40 and 50.
+fn banning() -> Rule {
+    Rule::fixed_window("r", Quota::per_second(1))
+        .key(key::given())
+        .ban(Ban::after(3).within(5 * SECOND).lasting(10 * SECOND).at_most(50 * SECOND).forgotten_after(100 * SECOND))
+}
+
+/// The decision, after whatever it leads to has reached the store.
+async fn ask(limiter: &Limiter, key: &str) -> Decision {
+    let decision = limiter.acquire([("r", key)]).await;
+    assert!(decision.failure().is_none(), "{:?}", decision.failure());
+    limiter.settled().await;
+    decision
+}
+
+/// Refused until it is banned, which takes three refusals.
+async fn earn(limiter: &Limiter, key: &str) {
+    assert!(ask(limiter, key).await.is_allowed());
+    for _ in 0..3 {
+        let refused = ask(limiter, key).await;
+        assert!(refused.is_refused() && !refused.is_banned(), "{refused:?}");
+    }
+}
+
+fn until(decision: &Decision) -> Duration {
+    assert!(decision.is_banned() && decision.is_refused(), "{decision:?}");
+    assert_eq!(decision.bans().map(|(rule, _)| rule).collect::<Vec<_>>(), ["r"]);
+    decision.bans().map(|(_, time)| time).max().expect("a ban")
+}
+
+#[tokio::test]
+async fn bans_escalate_and_are_forgotten() {
+    for backend in every_store() {
+        let clock = ManualClock::new(BEGIN);
+        let limiter = backend.limiter(&clock, [banning()]);
+        let mut now = BEGIN;
+        for length in [10, 20, 40, 50, 50] {
+            earn(&limiter, "k").await;
+            let length = length * SECOND;
+            assert_eq!(until(&ask(&limiter, "k").await), length, "{}", backend.name);
+            assert!(ask(&limiter, "another").await.is_allowed(), "{}", backend.name);
+            // Asking meanwhile makes it no longer, and a tick before its end it is still there.
+            clock.set(now + length / 2);
+            let decision = ask(&limiter, "k").await;
+            assert_eq!((until(&decision), decision.retry_after()), (length / 2, Some(length / 2)), "{}", backend.name);
+            // The quota has come back, and was not spent.
+            assert!(!decision.standing("r").expect("it applies").is_refused(), "{}", backend.name);
+            clock.set(now + length - TICK);
+            assert_eq!(until(&ask(&limiter, "k").await), TICK, "{}", backend.name);
+            now += length;
+            clock.set(now);
+        }
+        // Three times count. After 100 s one less does, so the next lasts as long as the third.
+        now += 199 * SECOND;
+        clock.set(now);
+        earn(&limiter, "k").await;
+        assert_eq!(until(&ask(&limiter, "k").await), 40 * SECOND, "{}", backend.name);
+        now += 40 * SECOND + 400 * SECOND;
+        clock.set(now);
+        earn(&limiter, "k").await;
+        assert_eq!(until(&ask(&limiter, "k").await), 10 * SECOND, "{}", backend.name);
+    }
+}
+
+#[tokio::test]
+async fn strikes_of_a_window_that_has_ended_do_not_count() {
+    for backend in every_store() {
+        let clock = ManualClock::new(BEGIN);
+        let limiter = backend.limiter(&clock, [banning()]);
+        for window in 0..3 {
+            clock.set(BEGIN + window * 5 * SECOND);
+            assert!(ask(&limiter, "k").await.is_allowed());
+            for _ in 0..2 {
+                assert!(!ask(&limiter, "k").await.is_banned(), "{}", backend.name);
+            }
+            assert!(!ask_peek(&limiter).await.is_banned(), "{}", backend.name);
+        }
+    }
+}
+
+/// Not a strike, however often.
+async fn ask_peek(limiter: &Limiter) -> Decision {
+    for _ in 0..5 {
+        assert!(limiter.peek([("r", "k")]).await.is_refused());
+    }
+    limiter.settled().await;
+    limiter.peek([("r", "k")]).await
+}
+
+#[tokio::test]
+async fn a_ban_is_lifted_and_made_by_hand() {
+    for backend in every_store() {
+        let clock = ManualClock::new(BEGIN);
+        let limiter = backend.limiter(&clock, [banning()]);
+        earn(&limiter, "k").await;
+        until(&ask(&limiter, "k").await);
+        limiter.lift_ban("r", "k").await.expect("an answer");
+        // The quota is as it was, and so are the bans: the next is the first.
+        let decision = ask(&limiter, "k").await;
+        assert!(decision.is_refused() && !decision.is_banned(), "{}: {decision:?}", backend.name);
+        clock.set(BEGIN + 20 * SECOND);
+        earn(&limiter, "k").await;
+        assert_eq!(until(&ask(&limiter, "k").await), 10 * SECOND, "{}", backend.name);
+        // What resets the key lifts the ban too.
+        limiter.reset([("r", "k")]).await.expect("an answer");
+        assert!(ask(&limiter, "k").await.is_allowed(), "{}", backend.name);
+
+        limiter.ban("r", "k", 100 * SECOND).await.expect("an answer");
+        assert_eq!(until(&ask(&limiter, "k").await), 100 * SECOND, "{}", backend.name);
+        limiter.ban("r", "k", 7 * SECOND).await.expect("an answer");
+        assert_eq!(until(&ask(&limiter, "k").await), 100 * SECOND, "{}", backend.name);
+        limiter.ban("r", "k", 400 * SECOND).await.expect("an answer");
+        assert_eq!(until(&ask(&limiter, "k").await), 400 * SECOND, "{}", backend.name);
+        clock.set(BEGIN + 420 * SECOND);
+        earn(&limiter, "k").await;
+        assert_eq!(until(&ask(&limiter, "k").await), 10 * SECOND, "{}", backend.name);
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_banned_is_said() {
+    let plain = Rule::gcra("plain", Quota::per_second(1)).key(key::given());
+    let limiter = Limiter::builder(MemoryStore::new()).rule(banning()).rule(plain).build().expect("sound");
+    let said = async |rule: &str, time: Duration| limiter.ban(rule, "k", time).await.expect_err("no ban");
+    for (error, text) in [
+        (said("plain", SECOND).await, "Rule::ban(..)"),
+        (said("none", SECOND).await, "the limiter has r, plain"),
+        (said("r", Duration::ZERO).await, "1 ms to 366 days"),
+        (said("r", 367 * 86_400 * SECOND).await, "1 ms to 366 days"),
+        (limiter.lift_ban("plain", "k").await.expect_err("no ban"), "has no ban"),
+        (limiter.penalize([("none", "k")]).expect_err("no rule"), "the limiter has"),
+    ] {
+        assert_eq!(error.kind(), StoreErrorKind::Permanent);
+        assert!(error.to_string().contains(text), "{error}");
+    }
+    // No key, nothing to ban.
+    assert_eq!(limiter.ban("r", None::<String>, SECOND).await, Ok(()));
+    assert_eq!(limiter.lift_ban("r", None::<String>).await, Ok(()));
+}
+
+/// A ban refuses before anything is charged, and nothing is charged under its neighbours either; whoever is refused by them is not
+/// struck.
+#[tokio::test]
+async fn a_ban_is_part_of_the_one_decision() {
+    for backend in every_store() {
+        let clock = ManualClock::new(BEGIN);
+        let others = NAMES.map(|name| rule(name, Quota::per_hour(100), 100));
+        let strict = Rule::gcra("strict", Quota::per_hour(1)).key(key::given()).ban(Ban::after(2));
+        let limiter = backend.limiter(&clock, others.into_iter().chain([banning(), strict]));
+        let call = |strict: Option<&'static str>| {
+            let call = NAMES.iter().fold(Call::new(), |call, name| call.key(name, *name));
+            call.key("r", "k").key("strict", strict)
+        };
+        let acquire = async |strict| {
+            let decision = limiter.acquire(call(strict)).await;
+            assert!(decision.failure().is_none(), "{}: {:?}", backend.name, decision.failure());
+            limiter.settled().await;
+            decision
+        };
+        assert!(acquire(Some("s")).await.is_allowed());
+        clock.set(BEGIN + SECOND);
+        // Refused by the strict one alone, which is no strike against others.
+        for _ in 0..2 {
+            let decision = acquire(Some("s")).await;
+            assert!(decision.is_refused() && !decision.is_banned(), "{}: {decision:?}", backend.name);
+        }
+        let decision = acquire(Some("s")).await;
+        assert_eq!(decision.bans().collect::<Vec<_>>(), [("strict", 600 * SECOND)], "{}", backend.name);
+        limiter.ban("r", "k", 1_000 * SECOND).await.expect("an answer");
+        let decision = acquire(Some("s")).await;
+        assert_eq!(decision.bans().count(), 2, "{}", backend.name);
+        // The strict quota itself takes longer.
+        assert_eq!(decision.retry_after(), Some(3_599 * SECOND), "{}", backend.name);
+        let decision = acquire(None).await;
+        assert_eq!(decision.retry_after(), Some(1_000 * SECOND), "{}", backend.name);
+        for standing in decision.standings().filter(|standing| standing.rule() != "r") {
+            assert_eq!(standing.remaining(), 99, "{} {}", backend.name, standing.rule());
+        }
+    }
+}
+
+/// Places are not held by those who are banned.
+#[tokio::test]
+async fn a_concurrency_rule_has_bans_too() {
+    for backend in every_store() {
+        let clock = ManualClock::new(BEGIN);
+        let rule = Rule::concurrency("r", 2).key(key::given()).ban(Ban::after(2).lasting(10 * SECOND));
+        let limiter = backend.limiter(&clock, [rule]);
+        let (one, other) = (ask(&limiter, "k").await, ask(&limiter, "k").await);
+        assert!(one.is_allowed() && other.is_allowed(), "{}", backend.name);
+        for _ in 0..2 {
+            assert!(!ask(&limiter, "k").await.is_banned());
+        }
+        let decision = ask(&limiter, "k").await;
+        assert_eq!(until(&decision), 10 * SECOND, "{}", backend.name);
+        assert!(decision.permit().is_none());
+        clock.set(BEGIN + 10 * SECOND);
+        let decision = ask(&limiter, "k").await;
+        assert!(decision.is_refused() && !decision.is_banned(), "{}", backend.name);
+    }
+}
+
+/// A clock that steps back blocks nobody for longer than the ban was long, and brings none back that is over and counted on.
+#[tokio::test]
+async fn a_clock_that_steps_back_blocks_nobody_for_longer() {
+    for backend in every_store() {
+        let clock = ManualClock::new(BEGIN);
+        let limiter = backend.limiter(&clock, [banning()]);
+        earn(&limiter, "k").await;
+        clock.set(BEGIN - 3_600 * SECOND);
+        assert_eq!(until(&ask(&limiter, "k").await), 10 * SECOND, "{}", backend.name);
+        // The promise holds: that was written down.
+        clock.set(BEGIN - 3_590 * SECOND - TICK);
+        assert_eq!(until(&ask(&limiter, "k").await), TICK, "{}", backend.name);
+        clock.set(BEGIN - 3_590 * SECOND);
+        assert!(!ask(&limiter, "k").await.is_banned(), "{}", backend.name);
+    }
+}
+
+/// Each strike once, also in one batch and where the reply was lost; and every key has an end.
+#[tokio::test]
+async fn a_strike_counts_once() {
+    let limit = Ban::after(3).check("r").expect("sound");
+    let scope = Scope::new(&namespace(), "r").for_ban();
+    let line = Line::new(&scope, b"k", &limit, 1);
+    let time = Time::Injected(BEGIN.as_micros() as u64);
+    let memory: Vec<Box<dyn Store>> = vec![Box::new(MemoryStore::new())];
+    let servers = VERSIONS.map(|version| -> Box<dyn Store> { Box::new(patient(&version.shared().url())) });
+    for store in memory.into_iter().chain(servers) {
+        let banned = async || {
+            let lines = [Line { cost: 0, ..line }];
+            let ask = Ask { lines: &lines, purpose: Purpose::Spend, time };
+            store.acquire(&ask).await.expect("an answer").verdicts()[0]
+        };
+        let strike = Settlement { line, id: Id::random(), change: Change::Owe };
+        for _ in 0..3 {
+            let outcomes = store.settle(&[strike, strike], time).await;
+            assert!(outcomes.iter().all(Result::is_ok));
+            assert_eq!((banned().await.wait, banned().await.remaining), (Wait::None, 2), "{store:?}");
+        }
+        let more = [Settlement { id: Id::random(), ..strike }, Settlement { id: Id::random(), ..strike }];
+        store.settle(&more, time).await;
+        assert_eq!(banned().await.wait, Wait::Micros(600_000_000), "{store:?}");
+        store.reset(&[line]).await.expect("an answer");
+    }
+    for version in VERSIONS {
+        let store = patient(&version.shared().url());
+        store
+            .settle(&[Settlement { line: Line { cost: 3, ..line }, id: Id::random(), change: Change::Owe }], time)
+            .await;
+        let name = String::from_utf8(line.name().concat()).expect("text");
+        assert!(name.ends_with("{k}:r#ban"), "{name}");
+        let mut connection = version.shared().connection().await;
+        let ttl: i64 = redis::cmd("PTTL").arg(name).query_async(&mut connection).await.expect("a reply");
+        // Ten minutes, a day until it is forgotten, and an hour since the clock is a test's.
+        let expected = 87_000_000 + 3_600_000;
+        assert!((expected - 30_000..=expected).contains(&ttl), "{version:?}: {ttl}");
+    }
+}
+
+/// The reply is lost, so it is asked for again; the strike counts once.
+#[tokio::test]
+async fn a_lost_reply_strikes_once() {
+    let server = Server::start(Version::Redis7);
+    let proxy = FaultProxy::start(server.port, 3);
+    let builder = Limiter::builder(bare(&proxy.url())).namespace(namespace());
+    let clock = ManualClock::new(BEGIN);
+    let rule = Rule::fixed_window("r", Quota::per_hour(1)).key(key::given()).ban(Ban::after(3).lasting(10 * SECOND));
+    let limiter = builder.clock(Clock::manual(clock)).rule(rule).build().expect("sound");
+    assert!(ask(&limiter, "k").await.is_allowed());
+    for _ in 0..3 {
+        let refused = limiter.acquire([("r", "k")]).await;
+        assert!(refused.is_refused() && !refused.is_banned() && refused.failure().is_none(), "{refused:?}");
+        let cuts = Counts::of(&proxy.counts.cut);
+        proxy.set(|faults| faults.cut = 1_000);
+        while Counts::of(&proxy.counts.cut) == cuts {
+            tokio::task::yield_now().await;
+        }
+        proxy.heal();
+        limiter.settled().await;
+    }
+    assert_eq!(until(&ask(&limiter, "k").await), 10 * SECOND);
+}
+
+/// Whoever is refused a thousand times while a strike waits is one change, and all strikes of it count.
+#[tokio::test]
+async fn strikes_against_one_key_are_one_change() {
+    let backend = Backend::redis(Version::Redis7);
+    let (clock, events) = (ManualClock::new(BEGIN), Events::default());
+    let rule = Rule::fixed_window("r", Quota::per_hour(1)).key(key::given()).ban(Ban::after(1_001));
+    let builder = backend.builder().clock(Clock::manual(clock)).observer(events.clone()).rule(rule);
+    let limiter = builder.build().expect("sound");
+    assert!(ask(&limiter, "k").await.is_allowed());
+    let mut asks = JoinSet::new();
+    for _ in 0..1_000 {
+        let limiter = limiter.clone();
+        asks.spawn(async move { limiter.acquire([("r", "k")]).await });
+    }
+    for decision in asks.join_all().await {
+        assert!(decision.is_refused() && !decision.is_banned());
+    }
+    limiter.settled().await;
+    let banned = |events: &Events| events.count(|event| matches!(event, StoreEvent::Banned { .. }));
+    assert_eq!(banned(&events), 0);
+    assert!(!ask(&limiter, "k").await.is_banned());
+    assert!(ask(&limiter, "k").await.is_banned());
+    assert_eq!(banned(&events), 1);
+    let mut connection = Version::Redis7.shared().connection().await;
+    let pattern = format!("{}:v1:{{k}}#*", backend.namespace);
+    let records: Vec<String> = redis::cmd("KEYS").arg(pattern).query_async(&mut connection).await.expect("a reply");
+    assert!(records.len() <= 250, "{} changes", records.len());
+}
+
+#[tokio::test]
+async fn observers_hear_of_each_ban_once_and_of_no_key() {
+    for backend in every_store() {
+        let (clock, events) = (ManualClock::new(BEGIN), Events::default());
+        let builder = backend.builder().clock(Clock::manual(clock)).observer(events.clone());
+        let limiter = builder.rule(banning()).build().expect("sound");
+        earn(&limiter, "secret").await;
+        assert!(ask(&limiter, "secret").await.is_banned());
+        let banned = || events.all().into_iter().filter(|event| matches!(event, StoreEvent::Banned { .. }));
+        assert_eq!(banned().collect::<Vec<_>>(), [StoreEvent::Banned { rule: "r".into() }], "{}", backend.name);
+        assert!(!format!("{:?}", events.all()).contains("secret"));
+        limiter.ban("r", "another", SECOND).await.expect("an answer");
+        assert_eq!(banned().count(), 1, "{}", backend.name);
+    }
+}
+
+/// Newcomers to a full store share a count, but are not banned for each other.
+#[tokio::test]
+async fn a_full_memory_store_bans_nobody_for_what_others_did() {
+    let clock = ManualClock::new(BEGIN);
+    let builder = Limiter::builder(MemoryStore::new().max_keys(0)).clock(Clock::manual(clock));
+    let limiter = builder.rule(banning()).build().expect("sound");
+    for round in 0..20 {
+        let decision = ask(&limiter, &round.to_string()).await;
+        assert!(!decision.is_banned(), "{decision:?}");
+    }
+}
+
+/// While the store is away nobody knows who is banned: the rule's own word for such a case holds.
+#[tokio::test]
+async fn while_the_store_is_away_rules_fall_back() {
+    let store = Flaky::default();
+    let limiter = Limiter::builder(Resilient::new(store.clone())).rule(banning()).build().expect("sound");
+    limiter.ban("r", "k", 100 * SECOND).await.expect("an answer");
+    assert!(limiter.acquire([("r", "k")]).await.is_banned());
+    store.set(Mood::Fails(StoreErrorKind::Unavailable));
+    let decision = limiter.acquire([("r", "k")]).await;
+    assert!(decision.failure().is_some() && decision.is_allowed() && !decision.is_banned());
+    store.set(Mood::Well);
+    assert!(limiter.acquire([("r", "k")]).await.is_banned());
+}
+
+#[test]
+fn what_makes_no_sense_is_said_when_it_is_built() {
+    let rule = || Rule::gcra("r", Quota::per_second(1)).key(key::given());
+    let cell = || RedisStore::builder("redis://127.0.0.1:1").cell().build().expect("sound");
+    let plain = || RedisStore::builder("redis://127.0.0.1:1").no_scripts().build().expect("sound");
+    let window = Rule::fixed_window("r", Quota::per_second(1)).key(key::given());
+    let unlimited = Rule::gcra("r", Quota::unlimited()).key(key::given());
+    let nanos = Duration::from_nanos(1_500_000);
+    let memory = || Limiter::builder(MemoryStore::new());
+    for (builder, remedy) in [
+        (memory().rule(rule().ban(Ban::after(0))), "give 1 to 1000000"),
+        (memory().rule(rule().ban(Ban::after(1_000_001))), "give 1 to 1000000"),
+        (memory().rule(rule().ban(Ban::after(1).within(Duration::ZERO))), "within 0ns"),
+        (memory().rule(rule().ban(Ban::after(1).lasting(Duration::ZERO))), "lasting 0ns"),
+        (memory().rule(rule().ban(Ban::after(1).lasting(nanos))), "whole milliseconds"),
+        (memory().rule(rule().ban(Ban::after(1).lasting(Duration::MAX))), "366 days"),
+        (memory().rule(rule().ban(Ban::after(1).forgotten_after(Duration::ZERO))), "forgotten_after 0ns"),
+        (memory().rule(rule().ban(Ban::after(1).lasting(2 * SECOND).at_most(SECOND))), "give that or more"),
+        (memory().rule(rule().ban(Ban::after(1).escalating(0.999))), "give 1 to 100"),
+        (memory().rule(rule().ban(Ban::after(1).escalating(f64::NAN))), "give 1 to 100"),
+        (memory().rule(rule().ban(Ban::after(1).escalating(f64::INFINITY))), "give 1 to 100"),
+        (memory().rule(rule().ban(Ban::after(1).escalating(1.000_1))), "does not make it longer"),
+        (memory().rule(unlimited.ban(Ban::after(1))), "give it a quota"),
+        (Limiter::builder(cell()).rule(rule().ban(Ban::after(1))), "without cell()"),
+        (Limiter::builder(plain()).rule(window.ban(Ban::after(1))), "without no_scripts()"),
+    ] {
+        let error = builder.build().expect_err("no sense");
+        assert_eq!((error.rule_name(), error.field()), (Some("r"), "ban"), "{error}");
+        assert!(error.to_string().contains(remedy), "{error}");
+    }
+    let many = |count: u32| {
+        let named = |place: u32| Rule::gcra(&place.to_string(), Quota::per_second(1)).key(key::given());
+        (0..count).fold(memory(), |builder, place| builder.rule(named(place).ban(Ban::after(1)))).build()
+    };
+    assert!(many(32).is_ok());
+    assert!(many(33).expect_err("too many").to_string().contains("66 rules and bans"));
+}
