@@ -29,6 +29,7 @@
 //! | a limit: algorithm, quota, key, cost | [`Rule`], [`Quota`], the [algorithms](guide::algorithms) |
 //! | monthly quotas, tiers without a limit | [`Quota`], the page on [quotas](guide::quotas) |
 //! | costs that are known afterwards, responses that do not count | [`Charge`], [`Rule::count_if`], the page on [costs](guide::costs) |
+//! | costs and keys that are in the body of a request | [`bodies`], [`Rule::cost_by_body`], [`Rule::key_by_body`] |
 //! | whose requests count together | [`key`], [`Rule::key_by`] |
 //! | the client's address behind proxies | [`key::TrustedProxies`], the page on [proxies](guide::proxies) |
 //! | the layer, and where it goes among others | [`RateLimitLayer`], the page on [ordering](guide::ordering) |
@@ -57,6 +58,7 @@
 
 mod algorithm;
 mod base64;
+pub mod bodies;
 mod body;
 mod clock;
 mod cors;

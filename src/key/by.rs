@@ -4,6 +4,7 @@ use http::{StatusCode, request::Parts};
 
 use super::{
     Found, IntoKey, Key,
+    body::ReadBody,
     compose::{Closure, Extract, Miss, Writer, both, either, marked},
 };
 
@@ -28,13 +29,15 @@ type Waiting = Pin<Box<dyn Future<Output = Found> + Send>>;
 #[derive(Clone)]
 #[must_use]
 pub struct KeyBy {
-    way: Way,
+    pub(super) way: Way,
     /// With how many marks of [`KeyBy::or`] its keys begin at most.
-    marks: usize,
+    pub(super) marks: usize,
+    /// How much of the request's body it may look at.
+    pub(super) body: usize,
 }
 
 #[derive(Clone)]
-enum Way {
+pub(super) enum Way {
     Now(Arc<dyn Extract>),
     Later(Arc<dyn Fn(Parts) -> Waiting + Send + Sync>),
     /// Cannot be: said when the limiter is built.
@@ -58,7 +61,7 @@ impl KeyBy {
         K: IntoKey,
         F: Fn(&Parts) -> K + Send + Sync + 'static,
     {
-        KeyBy { way: Way::Now(Arc::new(Closure(closure))), marks: 0 }
+        KeyBy { way: Way::Now(Arc::new(Closure(closure))), marks: 0, body: 0 }
     }
 
     /// By a closure that must wait and gets a head of its own.
@@ -72,7 +75,7 @@ impl KeyBy {
             let found = closure(head);
             async move { found.await.into_key() }
         };
-        KeyBy { way: Way::later(find), marks: 0 }
+        KeyBy { way: Way::later(find), marks: 0, body: 0 }
     }
 
     /// By a closure that writes the key's text itself.
@@ -80,16 +83,17 @@ impl KeyBy {
     where
         F: Fn(&Parts, &mut Vec<u8>) -> Result<(), Miss> + Send + Sync + 'static,
     {
-        KeyBy { way: Way::Now(Arc::new(Writer(write))), marks: 0 }
+        KeyBy { way: Way::Now(Arc::new(Writer(write))), marks: 0, body: 0 }
     }
 
     pub(super) fn wrong(text: String) -> KeyBy {
-        KeyBy { way: Way::Wrong(text.into()), marks: 0 }
+        KeyBy { way: Way::Wrong(text.into()), marks: 0, body: 0 }
     }
 
     /// Counts requests together that agree in both keys. Where either is absent there is none.
     pub fn and(self, other: impl Into<KeyBy>) -> KeyBy {
         let (marks, other) = (self.marks, other.into());
+        let body = self.body.max(other.body);
         let way = match (self.way, other.way) {
             (Way::Wrong(text), _) | (_, Way::Wrong(text)) => Way::Wrong(text),
             (Way::Now(first), Way::Now(second)) => {
@@ -108,14 +112,14 @@ impl KeyBy {
                 }
             }),
         };
-        KeyBy { way, marks }
+        KeyBy { way, marks, body }
     }
 
     /// Takes the other key where this one is absent. The two never meet in one count: a caller who sends an address as a
     /// user name does not spend the quota of that address.
     pub fn or(self, other: impl Into<KeyBy>) -> KeyBy {
         let other = other.into();
-        let marks = self.marks + 1;
+        let (marks, body) = (self.marks + 1, self.body.max(other.body));
         let way = match (self.way, other.way) {
             (Way::Wrong(text), _) | (_, Way::Wrong(text)) => Way::Wrong(text),
             (Way::Now(first), Way::Now(second)) => {
@@ -134,7 +138,7 @@ impl KeyBy {
                 }
             }),
         };
-        KeyBy { way, marks: marks + other.marks }
+        KeyBy { way, marks: marks + other.marks, body }
     }
 
     /// Refuses requests without this key, with a status from 400 to 599.
@@ -148,7 +152,7 @@ impl KeyBy {
         self.or(KeyBy::writer(move |_, _| Err(Miss::Refuse(status))))
     }
 
-    /// The key of a request, unless finding it must wait. For tests, and to ask [`Limiter::peek`](crate::Limiter::peek) about
+    /// The key of a request, unless finding it must wait, or it is in the body. For tests, and to ask [`Limiter::peek`](crate::Limiter::peek) about
     /// the very key that a rule counts by.
     ///
     /// ```
@@ -161,6 +165,7 @@ impl KeyBy {
     /// ```
     pub fn find_now(&self, head: &Parts) -> Option<Found> {
         match &self.way {
+            Way::Now(_) if self.body > 0 && ReadBody::of(head).is_none() => None,
             Way::Now(extract) => Some(extract.find(head)),
             Way::Later(_) => None,
             Way::Wrong(_) => Some(Found::Absent),

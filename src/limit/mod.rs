@@ -1,5 +1,6 @@
 //! What users say about limits: [`Rule`]s with a [`Quota`] each, checked and turned into [`Limit`]s when a limiter is built.
 
+mod by_body;
 mod compiled;
 mod on_failure;
 mod quota;

@@ -2,7 +2,7 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use http::{request::Parts, response};
 
-use super::{Algorithm, Limit, OnFailure, Quota, compiled::micros, settle::Settle};
+use super::{Algorithm, Limit, OnFailure, Quota, by_body::CostByBody, compiled::micros, settle::Settle};
 use crate::{
     algorithm::fixed_window::Start,
     error::BuildError,
@@ -65,6 +65,7 @@ impl fmt::Debug for When {
 pub(crate) enum Cost {
     Fixed(u64),
     By(Arc<dyn Fn(&Parts) -> u64 + Send + Sync>),
+    ByBody(CostByBody),
 }
 
 impl Cost {
@@ -72,6 +73,7 @@ impl Cost {
         match self {
             Cost::Fixed(units) => *units,
             Cost::By(closure) => closure(head),
+            Cost::ByBody(by_body) => by_body.of(head),
         }
     }
 }
@@ -80,7 +82,7 @@ impl fmt::Debug for Cost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Cost::Fixed(units) => write!(f, "{units}"),
-            Cost::By(_) => f.write_str("by closure"),
+            Cost::By(_) | Cost::ByBody(_) => f.write_str("by closure"),
         }
     }
 }
@@ -328,6 +330,11 @@ impl Rule {
                     "{units} is out of range; give 1 to 4294967296, or a closure that returns 0 for requests that are free"
                 ),
             );
+        }
+        if let Cost::ByBody(by_body) = &self.cost
+            && let Some(problem) = by_body.problem()
+        {
+            return bad("cost_by_body", problem);
         }
         let concurrent = self.algorithm == Algorithm::Concurrency;
         if concurrent && !matches!(self.cost, Cost::Fixed(1)) {

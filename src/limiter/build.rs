@@ -2,6 +2,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use super::{
     Inner, Limiter,
+    bodies::Unread,
     failures::Failures,
     leases::Leases,
     rules::{CheckedRule, Rules},
@@ -149,6 +150,7 @@ impl LimiterBuilder {
             failures: Failures::default(),
             leases: Leases::default(),
             warned_of_layering_twice: false.into(),
+            unread: Unread::default(),
             observers,
             settler: Settler::new(),
         })))

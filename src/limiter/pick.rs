@@ -20,6 +20,8 @@ pub(crate) enum Picked {
     Rules(Picks),
     /// A key closure refused the request.
     Refuse(StatusCode),
+    /// A rule looks into the body, which the layer has not read.
+    Unread,
 }
 
 impl Limiter {
@@ -28,6 +30,9 @@ impl Limiter {
         let rules = self.rules();
         if rules.any_waits() {
             return None;
+        }
+        if rules.any_reads_bodies() && self.lacks_body(head) {
+            return Some(Picked::Unread);
         }
         let mut picks = Picks::with_capacity(rules.len());
         for rule in rules.iter().filter(|rule| rule.applies(head)) {
@@ -39,6 +44,9 @@ impl Limiter {
     }
 
     pub(crate) async fn pick_later(&self, head: &Parts) -> Picked {
+        if self.rules().any_reads_bodies() && self.lacks_body(head) {
+            return Picked::Unread;
+        }
         let mut picks = Picks::new();
         for rule in self.rules().iter().filter(|rule| rule.applies(head)) {
             let found = rule.key().find(head).await;

@@ -15,6 +15,7 @@ pub(crate) struct Rules {
     policies: Policies,
     any_waits: bool,
     any_settles: bool,
+    any_reads_bodies: bool,
     shortest_lease: Option<Duration>,
 }
 
@@ -66,7 +67,7 @@ impl CheckedRule {
 
     /// Whether its cost is worked out for each request.
     pub(super) fn has_own_cost(&self) -> bool {
-        matches!(self.cost, Cost::By(_))
+        matches!(self.cost, Cost::By(_) | Cost::ByBody(_))
     }
 
     pub(super) fn settle(&self) -> &Settle {
@@ -77,7 +78,7 @@ impl CheckedRule {
     pub(super) fn usual_cost(&self) -> u64 {
         match self.cost {
             Cost::Fixed(units) => units,
-            Cost::By(_) => 1,
+            Cost::By(_) | Cost::ByBody(_) => 1,
         }
     }
 }
@@ -87,8 +88,9 @@ impl Rules {
         let policies = Policies::new(rules.iter().map(|rule| (rule.name(), rule.limit())));
         let any_waits = rules.iter().any(|rule| rule.key.waits());
         let any_settles = rules.iter().any(|rule| rule.has_own_cost() || rule.settle.is_needed());
+        let any_reads_bodies = rules.iter().any(CheckedRule::reads_bodies);
         let shortest_lease = rules.iter().filter_map(|rule| rule.limit.lease()).min();
-        Rules { rules: rules.into(), policies, any_waits, any_settles, shortest_lease }
+        Rules { rules: rules.into(), policies, any_waits, any_settles, any_reads_bodies, shortest_lease }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -118,6 +120,12 @@ impl Rules {
     #[inline]
     pub(super) fn any_settles(&self) -> bool {
         self.any_settles
+    }
+
+    /// Whether a rule looks into bodies.
+    #[inline]
+    pub(super) fn any_reads_bodies(&self) -> bool {
+        self.any_reads_bodies
     }
 
     pub(super) fn any_waits(&self) -> bool {

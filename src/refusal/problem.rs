@@ -15,6 +15,7 @@ pub(super) fn text(refusal: &Refusal<'_>) -> String {
     let (kind, title) = match refusal.cause() {
         Cause::Quota => ("quota-exceeded", "Quota Exceeded"),
         Cause::Store => ("temporary-reduced-capacity", "Temporary Reduced Capacity"),
+        Cause::Body => ("", status.canonical_reason().unwrap_or("Refused")),
         // Such a status says all there is to say.
         Cause::Key => {
             let title = status.canonical_reason().unwrap_or("Refused");
@@ -23,7 +24,8 @@ pub(super) fn text(refusal: &Refusal<'_>) -> String {
     };
     let mut text = String::with_capacity(256);
     // Writing into a string does not fail.
-    let _ = write!(text, r#"{{"type":"{TYPES}{kind}","title":"{title}","status":{},"detail":""#, status.as_u16());
+    let types = if kind.is_empty() { "about:blank" } else { TYPES };
+    let _ = write!(text, r#"{{"type":"{types}{kind}","title":"{title}","status":{},"detail":""#, status.as_u16());
     headers::push_escaped(&mut text, &refusal.to_string());
     text.push('"');
     let mut violated = refusal.violated().peekable();

@@ -21,6 +21,7 @@ impl fmt::Display for Refusal<'_> {
                 f.write_str(if self.named().count() > 1 { " are used up" } else { " is used up" })?;
             }
             Cause::Store => f.write_str("The request could not be checked against its quota")?,
+            Cause::Body => self.body_fault.map_or(Ok(()), |fault| fault.fmt(f))?,
             Cause::Key => f.write_str(self.status.canonical_reason().unwrap_or("The request was refused"))?,
         }
         match self.retry_after {
