@@ -6,6 +6,8 @@
 
 mod addresses;
 mod applies;
+mod bodies;
+mod bodies_http;
 mod build_errors;
 mod calendar;
 mod cell;
