@@ -19,7 +19,8 @@ const MOST_UNITS: u64 = 1 << 32;
 
 /// What a request was charged, to be settled when its true cost is known.
 ///
-/// In axum handlers it is an extractor, wherever a rule has a cost by closure ([`Rule::cost_by`](crate::Rule::cost_by)); elsewhere it
+/// In axum handlers it is an extractor, wherever a rule has a cost by closure ([`Rule::cost_by`](crate::Rule::cost_by),
+/// [`Rule::cost_by_body`](crate::Rule::cost_by_body)); elsewhere it
 /// stands in the request's extensions, or comes from [`Limiter::charge`].
 ///
 /// ```

@@ -59,7 +59,23 @@ async fn see(body: impl Body<Data = Bytes, Error = Broken>) -> Seen {
     }
 }
 
-type Calls = Arc<Mutex<Vec<Seen>>>;
+/// The bodies that a service was called with.
+#[derive(Clone, Default)]
+struct Calls(Arc<Mutex<Vec<Seen>>>);
+
+impl Calls {
+    fn add(&self, seen: Seen) {
+        self.0.lock().expect("no panic").push(seen);
+    }
+
+    fn first(&self) -> Seen {
+        self.0.lock().expect("no panic").first().cloned().expect("a call")
+    }
+
+    fn count(&self) -> usize {
+        self.0.lock().expect("no panic").len()
+    }
+}
 
 /// A service that reads bodies to the end and remembers them.
 fn witness(
@@ -67,12 +83,12 @@ fn witness(
 ) -> impl Service<Request<RequestBody<Frames>>, Response = Response<Empty<Bytes>>, Error = Infallible, Future: Send>
 + Clone
 + use<> {
-    let calls = Arc::clone(calls);
+    let calls = calls.clone();
     service_fn(move |request: Request<RequestBody<Frames>>| {
-        let calls = Arc::clone(&calls);
+        let calls = calls.clone();
         async move {
             let seen = see(request.into_body()).await;
-            calls.lock().expect("no panic").push(seen);
+            calls.add(seen);
             Ok(Response::new(Empty::new()))
         }
     })
@@ -138,7 +154,7 @@ proptest! {
             let service = RateLimitLayer::new(limiter.clone()).read_bodies().layer(witness(&calls));
             let response = service.oneshot(post(body)).await.expect("a response");
             assert_eq!(response.status(), 200);
-            let mut seen = calls.lock().expect("no panic").remove(0);
+            let mut seen = calls.first();
             if expected.data.is_empty() && expected.trailers.is_none() && expected.error.is_none() {
                 // It is known now that nothing will come.
                 seen.ended = expected.ended;
@@ -179,7 +195,7 @@ async fn a_body_above_the_bound_is_answered_413() {
     for body in [Frames::data(["0123456789"]), Frames::data(["01234", "56789"]), Frames::data(["0123456789", ""])] {
         assert_eq!(ask(&body).await.status(), 200);
     }
-    assert_eq!((calls.lock().expect("no panic").len(), spent(&limiter).await), (3, 30));
+    assert_eq!((calls.count(), spent(&limiter).await), (3, 30));
 
     for (body, read) in [
         (Frames::data(["0123456789x", "never read"]), 1),
@@ -205,7 +221,7 @@ async fn a_body_above_the_bound_is_answered_413() {
     let request = Request::post("/").header("content-length", "11").body(said.clone()).expect("a request");
     let response = service.clone().oneshot(request).await.expect("a response");
     assert_eq!((response.status(), said.polled()), (StatusCode::PAYLOAD_TOO_LARGE, 0));
-    assert_eq!((calls.lock().expect("no panic").len(), spent(&limiter).await), (3, 30), "nobody has paid");
+    assert_eq!((calls.count(), spent(&limiter).await), (3, 30), "nobody has paid");
 }
 
 /// The largest bound of the rules that apply counts, and rules that do not apply read nothing.
@@ -286,7 +302,7 @@ async fn a_body_that_never_ends_is_answered_408() {
         advance(Duration::from_secs(11)).await;
     });
     assert_eq!(response.expect("a response").status(), StatusCode::REQUEST_TIMEOUT);
-    assert_eq!((calls.lock().expect("no panic").len(), spent(&limiter).await), (0, 0));
+    assert_eq!((calls.count(), spent(&limiter).await), (0, 0));
 }
 
 struct Trickle(tokio::sync::mpsc::Receiver<Bytes>);
@@ -314,11 +330,11 @@ async fn whoever_leaves_meanwhile_pays_nothing() {
         assert!(leaving.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     }
     assert_eq!(body.polled(), 2);
-    assert_eq!((calls.lock().expect("no panic").len(), spent(&limiter).await), (0, 0));
+    assert_eq!((calls.count(), spent(&limiter).await), (0, 0));
 
     let broken = Frames::new([Next::Data("some".into()), Next::Error]);
     assert_eq!(service.oneshot(post(broken)).await.expect("a response").status(), 200);
-    let seen = calls.lock().expect("no panic").remove(0);
+    let seen = calls.first();
     assert_eq!((&*seen.data, seen.error), (&b"some"[..], Some(Broken)));
     assert_eq!(spent(&limiter).await, 4);
 }
@@ -419,12 +435,12 @@ fn bounds_that_cannot_be_are_build_errors() {
 async fn nested_layers_each_see_the_body() {
     let (outer, inner, calls) = (limiter(bytes_rule(10)), limiter(bytes_rule(10)), Calls::default());
     let record = {
-        let calls = Arc::clone(&calls);
+        let calls = calls.clone();
         service_fn(move |request: Request<RequestBody<RequestBody<RequestBody<Frames>>>>| {
-            let calls = Arc::clone(&calls);
+            let calls = calls.clone();
             async move {
                 assert!(request.extensions().get::<Decision>().is_some());
-                calls.lock().expect("no panic").push(see(request.into_body()).await);
+                calls.add(see(request.into_body()).await);
                 Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
             }
         })
@@ -433,7 +449,7 @@ async fn nested_layers_each_see_the_body() {
     let service = read(&outer).layer(read(&inner).layer(read(&outer).layer(record)));
     let body = Frames::new([Next::Data("abc".into()), Next::Data("de".into()), Next::Trailers(trailers())]);
     assert_eq!(service.oneshot(post(body)).await.expect("a response").status(), 200);
-    let seen = calls.lock().expect("no panic").remove(0);
+    let seen = calls.first();
     assert_eq!((&*seen.data, seen.trailers), (&b"abcde"[..], Some(trailers())));
     assert_eq!((spent(&outer).await, spent(&inner).await), (5, 5));
 }

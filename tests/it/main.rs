@@ -44,6 +44,7 @@ mod fault_scripts;
 mod fault_soak;
 mod forged;
 mod functions;
+mod graphql_cost;
 mod grpc;
 mod headers;
 mod house;
