@@ -120,3 +120,29 @@ impl Read {
         if self.pieces.is_empty() { std::mem::take(&mut self.only) } else { std::mem::take(&mut self.pieces).into() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_room_is_taken_than_may_come() {
+        for most in [1, 7, 100, 1_000] {
+            let mut read = Read::default();
+            let mut expected = Vec::new();
+            for number in 0..most {
+                let piece = [number as u8];
+                expected.extend(piece);
+                read.add(&piece[..], most);
+                assert!(read.pieces.capacity() <= most && read.len() == number + 1, "{number} of {most}");
+            }
+            assert_eq!(read.take(), expected);
+            assert_eq!(read.len(), 0);
+        }
+        // What comes in several parts is put together too.
+        let mut read = Read::default();
+        read.add(&b"a"[..], 5);
+        read.add((&b"bc"[..]).chain(&b"de"[..]), 5);
+        assert_eq!(read.take(), "abcde");
+    }
+}

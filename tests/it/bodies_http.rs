@@ -20,9 +20,9 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
 use sluicegate::{
-    Clock, Limiter, ManualClock, MemoryStore, Quota, RateLimitLayer, Rule,
+    Call, Clock, Limiter, ManualClock, MemoryStore, Quota, RateLimitLayer, Rule,
     bodies::ReadBodiesLayer,
-    key,
+    key::{self, KeyBy},
     refusal::{Cause, Format},
 };
 use tokio::{
@@ -142,6 +142,44 @@ async fn expectations_are_met() {
     let mut stream = TcpStream::connect(address).await.expect("a connection");
     let answer = exchange(&mut stream, &head(11), "\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+}
+
+/// Keys that must wait see the body too, alone and together with others.
+#[tokio::test]
+async fn keys_that_must_wait_go_with_bodies() {
+    let looked_up = KeyBy::new_async(async |_| {
+        tokio::task::yield_now().await;
+        Some("user")
+    });
+    let rule = |name| Rule::token_bucket(name, Quota::per_hour(1_000)).cost_by_body(10, |_, body| body.len() as u64);
+    let first = |_: &_, body: &[u8]| body.first().copied();
+    let limiter = Limiter::builder(MemoryStore::new())
+        .clock(Clock::manual(ManualClock::new(BEGIN)))
+        .rule(rule("waits").key(looked_up.clone()))
+        .rule(rule("joined").key(looked_up.and(KeyBy::by_body(10, first))))
+        .build()
+        .expect("sound");
+    let app = Router::new().route("/", any(tell)).layer(reading(&limiter));
+    let request = http::Request::post("/").body(Frames::data(["ab", "c"])).expect("a request");
+    let response = tower::ServiceExt::oneshot(app, request.map(axum::body::Body::new)).await.expect("a response");
+    assert_eq!(text(response).await, "abc");
+    let decision = limiter.peek(Call::new().key("waits", "user").key("joined", ("user", b'a'))).await;
+    assert_eq!(decision.standings().map(|standing| standing.remaining()).collect::<Vec<_>>(), [997, 997]);
+}
+
+/// A client that sends a part and then nothing is told, and its connection is closed.
+#[tokio::test]
+async fn a_silent_client_is_told_408() {
+    let limiter = limiter();
+    let layer = reading(&limiter).within(Duration::from_millis(20));
+    let address = serve(Router::new().route("/", any(tell)).layer(layer)).await;
+    let mut stream = TcpStream::connect(address).await.expect("a connection");
+    stream.write_all(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nabc").await.expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.expect("an answer and an end");
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    assert!(answer.ends_with(r#""detail":"The body did not come within 20ms."}"#), "{answer}");
+    assert_eq!(spent(&limiter).await, 0);
 }
 
 /// Tells when a request has begun, and when it is over, whatever became of it.
