@@ -12,10 +12,13 @@ use std::{env, error::Error, net::SocketAddr};
 
 use axum::{
     Router,
-    extract::{ConnectInfo, State},
+    extract::{Request, State},
     routing::{get, post},
 };
-use sluicegate::{Charge, Limiter, MemoryStore, Quota, RateLimitLayer, Rule, key};
+use sluicegate::{
+    Charge, Limiter, MemoryStore, Quota, RateLimitLayer, Rule,
+    key::{self, KeyBy},
+};
 use tokio::net::TcpListener;
 
 /// What a prompt may cost before anybody knows.
@@ -30,8 +33,10 @@ async fn complete(charge: Charge, prompt: String) -> String {
 }
 
 /// How much the caller has left.
-async fn left(State(limiter): State<Limiter>, ConnectInfo(caller): ConnectInfo<SocketAddr>) -> String {
-    let decision = limiter.peek([("tokens", caller.ip())]).await;
+async fn left(State(limiter): State<Limiter>, request: Request) -> String {
+    // The very key that the rule counts by.
+    let (head, _) = request.into_parts();
+    let decision = limiter.peek([("tokens", KeyBy::from(key::ip()).find_now(&head))]).await;
     format!("{} tokens\n", decision.standing("tokens").map_or(0, |standing| standing.remaining()))
 }
 
