@@ -233,7 +233,7 @@ async fn only_rules_that_apply_have_the_body_read() {
             small("small").cost_by_body(4, |_, body| body.len() as u64),
             small("large").when(|req| req.uri.path() == "/large").cost_by_body(8, |_, body| body.len() as u64),
             small("keyed").key(key::header("x-user")).cost_by_body(16, |_, body| body.len() as u64),
-            small("unlimited").cost(1),
+            Rule::gcra("unlimited", Quota::unlimited()).key(key::global()).cost_by_body(32, |_, _| 1),
         ]
     };
     let calls = Calls::default();
@@ -296,13 +296,19 @@ async fn a_body_that_never_ends_is_answered_408() {
     let response = layer.layer(service).oneshot(request).await.expect("a response");
     assert_eq!((response.status(), begin.elapsed().as_secs()), (StatusCode::REQUEST_TIMEOUT, 10));
 
+    // Many pieces at once are not: they are read in several turns.
+    let many = Frames::new((0..500).map(|_| Next::Data("x".into())));
+    let response = layer.layer(witness(&Calls::default())).oneshot(post(many)).await.expect("a response");
+    assert_eq!(response.status(), StatusCode::OK);
+
+    assert_eq!(spent(&limiter).await, 500);
     let empty = Frames::new([Next::Endless(Bytes::new())]);
     let (response, ()) = tokio::join!(layer.layer(witness(&calls)).oneshot(post(empty)), async {
         tokio::task::yield_now().await;
         advance(Duration::from_secs(11)).await;
     });
     assert_eq!(response.expect("a response").status(), StatusCode::REQUEST_TIMEOUT);
-    assert_eq!((calls.count(), spent(&limiter).await), (0, 0));
+    assert_eq!((calls.count(), spent(&limiter).await), (0, 500));
 }
 
 struct Trickle(tokio::sync::mpsc::Receiver<Bytes>);
@@ -430,7 +436,7 @@ fn bounds_that_cannot_be_are_build_errors() {
     assert_eq!(places.field(), "cost");
 }
 
-/// One limiter around another reads for itself, and one that is layered twice reads once.
+/// One limiter around another reads for itself, and one that is layered twice counts once.
 #[tokio::test]
 async fn nested_layers_each_see_the_body() {
     let (outer, inner, calls) = (limiter(bytes_rule(10)), limiter(bytes_rule(10)), Calls::default());

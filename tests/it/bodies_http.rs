@@ -22,7 +22,7 @@ use http_body_util::BodyExt;
 use sluicegate::{
     Call, Clock, Limiter, ManualClock, MemoryStore, Quota, RateLimitLayer, Rule,
     bodies::ReadBodiesLayer,
-    key::{self, KeyBy},
+    key::{self, IntoKey, KeyBy},
     refusal::{Cause, Format},
 };
 use tokio::{
@@ -165,6 +165,26 @@ async fn keys_that_must_wait_go_with_bodies() {
     assert_eq!(text(response).await, "abc");
     let decision = limiter.peek(Call::new().key("waits", "user").key("joined", ("user", b'a'))).await;
     assert_eq!(decision.standings().map(|standing| standing.remaining()).collect::<Vec<_>>(), [997, 997]);
+}
+
+/// A key of several parts has the body read for the one that looks into it.
+#[tokio::test]
+async fn a_part_of_a_key_may_be_in_the_body() {
+    let first = || KeyBy::by_body(10, |_, body| body.first().copied());
+    for (key, counted) in [
+        (key::method().and(first()), ("POST", "97").into_key()),
+        (first().and(key::method()), ("97", "POST").into_key()),
+        (first().or_refuse(StatusCode::BAD_REQUEST), "97".into_key()),
+    ] {
+        let rule = Rule::gcra("r", Quota::per_hour(10)).key(key);
+        let limiter = Limiter::builder(MemoryStore::new()).rule(rule).build().expect("sound");
+        let app = Router::new().route("/", any(tell)).layer(reading(&limiter));
+        let request = http::Request::post("/").body(axum::body::Body::from("abc")).expect("a request");
+        let response = tower::ServiceExt::oneshot(app.clone(), request).await.expect("a response");
+        assert_eq!((field(&response, "x-ratelimit-remaining"), response.status().as_u16()), (Some("9"), 200));
+        let decision = limiter.peek([("r", counted)]).await;
+        assert_eq!(decision.standing("r").map(|standing| standing.remaining()), Some(9));
+    }
 }
 
 /// A client that sends a part and then nothing is told, and its connection is closed.
