@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use http::request::Parts;
+
 use crate::{
     decision::Decision,
     future::Ruling,
@@ -28,6 +30,13 @@ impl Edge {
             headers: Headers::default(),
             jitter: true,
         }
+    }
+
+    /// Keeps of the rules' findings what the response is to show, and lets go of what only they were to see.
+    #[inline]
+    pub(crate) fn picked(&self, picks: &Picks, head: &mut Parts) {
+        self.headers.keep_partitions(picks, head);
+        self.limiter.forget_body(head);
     }
 
     #[inline]

@@ -17,7 +17,7 @@ use crate::{
     edge::Edge,
     headers::Noted,
     limiter::{Charge, Permit},
-    refusal::{Refusal, RefusalBody},
+    refusal::{BodyFault, Refusal, RefusalBody},
 };
 
 /// What was ruled over a request.
@@ -27,6 +27,8 @@ pub(crate) enum Ruling {
     Decided(Decision, Option<Charge>),
     /// A key closure refused it.
     KeyRefused(StatusCode),
+    /// A rule looks into its body, which the layer does not read.
+    BodyUnread,
 }
 
 /// Gives back the head of the request.
@@ -70,6 +72,10 @@ impl<S, F, B> ResponseFuture<S, F, B> {
         ResponseFuture { state: State::Running { inner, noted: None, charge: None, permit: None } }
     }
 
+    pub(crate) fn refused(response: Response<RefusalBody>) -> Self {
+        ResponseFuture { state: State::Refused { response: Some(Box::new(response)) } }
+    }
+
     pub(crate) fn deciding(deciding: Deciding, service: S, body: B, edge: Arc<Edge>) -> Self {
         let waiting = Some(Box::new(Waiting { deciding, service, body, edge }));
         ResponseFuture { state: State::Deciding { waiting } }
@@ -97,6 +103,7 @@ where
     let refused = |refusal: Refusal<'_>| State::Refused { response: Some(Box::new(refusal.response(edge))) };
     let (mut decision, charge) = match ruling {
         Ruling::KeyRefused(status) => return refused(Refusal::by_key(status, &head)),
+        Ruling::BodyUnread => return refused(Refusal::by_body(BodyFault::Unread, &head)),
         Ruling::Decided(decision, charge) => (decision, charge),
     };
     if let Some(refusal) = Refusal::of(&decision, &head, edge) {

@@ -6,6 +6,7 @@ use http_body::Body;
 use tower::Layer;
 
 use crate::{
+    bodies::ReadBodiesLayer,
     edge::Edge,
     headers::Headers,
     limiter::Limiter,
@@ -178,6 +179,21 @@ impl RateLimitLayer {
         self
     }
 
+    /// Reads the bodies of requests where a rule looks into them: [`Rule::cost_by_body`](crate::Rule::cost_by_body),
+    /// [`Rule::key_by_body`](crate::Rule::key_by_body). Say it last, after the settings above.
+    ///
+    /// ```
+    /// # use sluicegate::{Limiter, RateLimitLayer, bodies::ReadBodiesLayer};
+    /// # fn layer(limiter: Limiter) -> ReadBodiesLayer {
+    /// RateLimitLayer::new(limiter).read_bodies()
+    /// # }
+    /// ```
+    ///
+    /// The service then gets requests with another type of body, see [`bodies`](crate::bodies).
+    pub fn read_bodies(self) -> ReadBodiesLayer {
+        ReadBodiesLayer::new(self.edge)
+    }
+
     fn refusals(&mut self) -> &mut Settings {
         &mut Arc::make_mut(&mut self.edge).refusals
     }
@@ -187,6 +203,7 @@ impl<S> Layer<S> for RateLimitLayer {
     type Service = RateLimit<S>;
 
     fn layer(&self, inner: S) -> RateLimit<S> {
+        self.edge.limiter.warn_of_unread_bodies();
         RateLimit::new(inner, Arc::clone(&self.edge))
     }
 }

@@ -30,6 +30,7 @@
 //! | monthly quotas, tiers without a limit | [`Quota`], the page on [quotas](guide::quotas) |
 //! | costs that are known afterwards, responses that do not count | [`Charge`], [`Rule::count_if`], the page on [costs](guide::costs) |
 //! | penalties, and bans after refusals or bad responses | [`Ban`], [`Charge::penalize`], the page on [bans](guide::bans) |
+//! | costs and keys that are in the body of a request | [`bodies`], [`Rule::cost_by_body`], [`Rule::key_by_body`] |
 //! | whose requests count together | [`key`], [`Rule::key_by`] |
 //! | the client's address behind proxies | [`key::TrustedProxies`], the page on [proxies](guide::proxies) |
 //! | the layer, and where it goes among others | [`RateLimitLayer`], the page on [ordering](guide::ordering) |
@@ -62,6 +63,7 @@
 
 mod algorithm;
 mod base64;
+pub mod bodies;
 mod body;
 mod clock;
 mod cors;

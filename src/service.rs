@@ -14,6 +14,7 @@ use crate::{
     edge::Edge,
     future::{ResponseFuture, Ruling},
     limiter::{Picked, Picks, Turn},
+    refusal::{BodyFault, Refusal},
     store::Purpose,
 };
 
@@ -39,11 +40,28 @@ impl<S> RateLimit<S> {
             }
             return true;
         }
-        if outer.and_then(|outer| outer.of(self.edge.limiter.rules())).is_none() {
+        if !self.is_counted(head) {
             return false;
         }
         self.edge.limiter.warn_of_layering_twice();
         true
+    }
+
+    /// Whether this very limiter has counted the request further out.
+    fn is_counted(&self, head: &Parts) -> bool {
+        head.extensions.get::<Decision>().and_then(|outer| outer.of(self.edge.limiter.rules())).is_some()
+    }
+
+    /// How much of the request's body the rules may look at; `None` where none of them does.
+    pub(crate) fn body_to_read(&self, head: &Parts) -> Option<usize> {
+        let most = self.edge.limiter.body_to_read(head)?;
+        let passes = self.edge.skip_preflight && is_preflight(head) || self.is_counted(head);
+        (!passes).then_some(most)
+    }
+
+    /// Answers a request whose body cannot be read, in place of the service.
+    pub(crate) fn refuse_body<F, B>(&self, fault: BodyFault, head: &Parts) -> ResponseFuture<S, F, B> {
+        ResponseFuture::refused(Refusal::by_body(fault, head).response(&self.edge))
     }
 }
 
@@ -121,6 +139,7 @@ where
             Some(Picked::Rules(picks)) => picks,
             Some(Picked::Refuse(status)) => return self.follow(Ruling::KeyRefused(status), head, body),
             Some(Picked::Listed(listed)) => return self.follow(self.edge.listed(listed), head, body),
+            Some(Picked::Unread) => return self.follow(Ruling::BodyUnread, head, body),
             // A key closure must wait, and looks at the head meanwhile.
             None => {
                 let edge = Arc::clone(&self.edge);
@@ -128,8 +147,9 @@ where
                     let ruling = match edge.limiter.pick_later(&head).await {
                         Picked::Refuse(status) => Ruling::KeyRefused(status),
                         Picked::Listed(listed) => edge.listed(listed),
+                        Picked::Unread => Ruling::BodyUnread,
                         Picked::Rules(picks) => {
-                            edge.headers.keep_partitions(&picks, &mut head);
+                            edge.picked(&picks, &mut head);
                             let decision = match edge.limiter.decide_now(picks.iter(), Purpose::Spend) {
                                 Some(decision) => decision,
                                 None => edge.limiter.decide(picks.iter(), Purpose::Spend).await,
@@ -143,7 +163,7 @@ where
                 return ResponseFuture::deciding(deciding, self.take_ready(), body, Arc::clone(&self.edge));
             }
         };
-        self.edge.headers.keep_partitions(&picks, &mut head);
+        self.edge.picked(&picks, &mut head);
         if let Some(decision) = self.edge.limiter.decide_now(picks.iter(), Purpose::Spend) {
             if let Some(turn) = self.edge.limiter.turn(&decision, picks.iter()) {
                 return self.queue(turn, decision, picks, head, body);

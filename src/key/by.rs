@@ -4,6 +4,7 @@ use http::{StatusCode, request::Parts};
 
 use super::{
     Found, IntoKey, Ip, Key,
+    body::ReadBody,
     compose::{Closure, Extract, Miss, Writer, both, either, marked},
 };
 
@@ -28,15 +29,17 @@ type Waiting = Pin<Box<dyn Future<Output = Found> + Send>>;
 #[derive(Clone)]
 #[must_use]
 pub struct KeyBy {
-    way: Way,
+    pub(super) way: Way,
     /// With how many marks of [`KeyBy::or`] its keys begin at most.
-    marks: usize,
+    pub(super) marks: usize,
+    /// How much of the request's body it may look at.
+    pub(super) body: usize,
     /// How it finds the client's address, if it does.
-    client: Option<Arc<Ip>>,
+    pub(super) client: Option<Arc<Ip>>,
 }
 
 #[derive(Clone)]
-enum Way {
+pub(super) enum Way {
     Now(Arc<dyn Extract>),
     Later(Arc<dyn Fn(Parts) -> Waiting + Send + Sync>),
     /// Cannot be: said when the limiter is built.
@@ -89,8 +92,8 @@ impl KeyBy {
         KeyBy::of(Way::Wrong(text.into()))
     }
 
-    fn of(way: Way) -> KeyBy {
-        KeyBy { way, marks: 0, client: None }
+    pub(super) fn of(way: Way) -> KeyBy {
+        KeyBy { way, marks: 0, body: 0, client: None }
     }
 
     pub(super) fn with_client(self, client: Arc<Ip>) -> KeyBy {
@@ -100,7 +103,7 @@ impl KeyBy {
     /// Counts requests together that agree in both keys. Where either is absent there is none.
     pub fn and(self, other: impl Into<KeyBy>) -> KeyBy {
         let (marks, other) = (self.marks, other.into());
-        let client = self.client.or(other.client);
+        let (body, client) = (self.body.max(other.body), self.client.or(other.client));
         let way = match (self.way, other.way) {
             (Way::Wrong(text), _) | (_, Way::Wrong(text)) => Way::Wrong(text),
             (Way::Now(first), Way::Now(second)) => {
@@ -119,15 +122,14 @@ impl KeyBy {
                 }
             }),
         };
-        KeyBy { way, marks, client }
+        KeyBy { way, marks, body, client }
     }
 
     /// Takes the other key where this one is absent. The two never meet in one count: a caller who sends an address as a
     /// user name does not spend the quota of that address.
     pub fn or(self, other: impl Into<KeyBy>) -> KeyBy {
         let other = other.into();
-        let marks = self.marks + 1;
-        let client = self.client.or(other.client);
+        let (marks, body, client) = (self.marks + 1, self.body.max(other.body), self.client.or(other.client));
         let way = match (self.way, other.way) {
             (Way::Wrong(text), _) | (_, Way::Wrong(text)) => Way::Wrong(text),
             (Way::Now(first), Way::Now(second)) => {
@@ -146,7 +148,7 @@ impl KeyBy {
                 }
             }),
         };
-        KeyBy { way, marks: marks + other.marks, client }
+        KeyBy { way, marks: marks + other.marks, body, client }
     }
 
     /// Refuses requests without this key, with a status from 400 to 599.
@@ -160,7 +162,7 @@ impl KeyBy {
         self.or(KeyBy::writer(move |_, _| Err(Miss::Refuse(status))))
     }
 
-    /// The key of a request, unless finding it must wait. For tests, and to ask [`Limiter::peek`](crate::Limiter::peek) about
+    /// The key of a request, unless finding it must wait, or it is in the body. For tests, and to ask [`Limiter::peek`](crate::Limiter::peek) about
     /// the very key that a rule counts by.
     ///
     /// ```
@@ -173,6 +175,7 @@ impl KeyBy {
     /// ```
     pub fn find_now(&self, head: &Parts) -> Option<Found> {
         match &self.way {
+            Way::Now(_) if self.body > 0 && ReadBody::of(head).is_none() => None,
             Way::Now(extract) => Some(extract.find(head)),
             Way::Later(_) => None,
             Way::Wrong(_) => Some(Found::Absent),

@@ -16,6 +16,10 @@
 //! digest. An empty key is a key of its own. What a closure returns stands in the store: return [`Key::secret`] or
 //! [`Key::keyed`] for secrets, as [`bearer()`], [`api_key()`] and [`cookie()`] do.
 //!
+//! # Keys in bodies
+//!
+//! [`Rule::key_by_body`](crate::Rule::key_by_body) looks for one there; the layer must then [read bodies](crate::bodies).
+//!
 //! # When there is no key
 //!
 //! The rule does not apply to that request. So pair a rule whose key a caller can leave out with one that always has one,
@@ -29,6 +33,7 @@
 //! Rule::gcra("caller", Quota::per_second(5)).key(key::api_key("x-api-key").or(key::ip()));
 //! ```
 
+mod body;
 mod by;
 mod compose;
 mod credential;
@@ -41,6 +46,7 @@ mod percent;
 mod proxies;
 mod text;
 
+pub(crate) use body::{ReadBody, wrong_bound};
 pub use by::KeyBy;
 pub use credential::{Credential, api_key, bearer, cookie};
 pub use extract::{given, global, header, method, path, route};

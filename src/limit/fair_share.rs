@@ -1,4 +1,4 @@
-use super::Limit;
+use super::{Limit, Rule};
 use crate::{algorithm::fair, key::KeyBy};
 
 /// Who shares a limit, and how much of it each leaves to others.
@@ -33,5 +33,25 @@ impl FairShare {
             return Err(("fair_share", text));
         }
         Ok(limit.shared(units))
+    }
+}
+
+impl Rule {
+    /// Shares the limit fairly among tenants, told apart by a key of their own: while it is short of what is asked for, whoever has
+    /// had less comes first. The share is what stays free for others at most, whatever one tenant asks for, and what all of at least
+    /// `1 / share` tenants can have; shares that nobody asks for may be used by the rest.
+    ///
+    /// ```
+    /// use sluicegate::{key, Quota, Rule};
+    ///
+    /// // A hundred a second for all tenants together. The five busiest do not starve the others.
+    /// Rule::token_bucket("exports", Quota::per_second(100)).key(key::global()).fair_share(0.2, key::header("x-tenant"));
+    /// ```
+    ///
+    /// Requests without such a key are one tenant together. Without HTTP, [`Call::tenant`](crate::Call::tenant) names it. How it
+    /// works is in the [guide](crate::guide::quotas#fair-shares).
+    pub fn fair_share(mut self, share: f64, tenant: impl Into<KeyBy>) -> Rule {
+        self.fair_share = Some(FairShare { share, tenant: tenant.into() });
+        self
     }
 }

@@ -1,6 +1,7 @@
 //! What users say about limits: [`Rule`]s with a [`Quota`] each, checked and turned into [`Limit`]s when a limiter is built.
 
 mod ban;
+mod by_body;
 mod compiled;
 mod fair_share;
 mod on_failure;

@@ -2,6 +2,8 @@ use std::{fmt, sync::Arc};
 
 use http::request::Parts;
 
+use super::Rule;
+
 /// A share of a limit that is kept for critical requests.
 #[derive(Clone)]
 pub(crate) struct Reserve {
@@ -25,6 +27,40 @@ impl Reserve {
 impl fmt::Debug for Reserve {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} for critical requests", self.share)
+    }
+}
+
+impl Rule {
+    /// Keeps a share of the limit for critical requests: those that the closure is true for may use all of it, the others no more
+    /// than the rest. Under [`Limiter::acquire`](crate::Limiter::acquire), [`Call::critical`](crate::Call::critical) says which
+    /// they are.
+    ///
+    /// ```
+    /// use sluicegate::{key, Quota, Rule};
+    ///
+    /// // However many reports are drawn up, a fifth stays for those who pay.
+    /// Rule::fixed_window("fleet", Quota::per_second(10_000))
+    ///     .key(key::global())
+    ///     .reserve(0.20, |req| req.uri.path() == "/v1/charges")
+    ///     .protects_service();
+    /// ```
+    ///
+    /// Of windows and of places at the same time, ordinary requests have at most the rest. A bucket is never emptied below the
+    /// reserve by them, and what flows in above it is theirs too. Each caller's quota fields show what that request could use.
+    pub fn reserve<F>(mut self, share: f64, is_critical: F) -> Rule
+    where
+        F: Fn(&Parts) -> bool + Send + Sync + 'static,
+    {
+        self.reserve = Some(Reserve { share, is_critical: Arc::new(is_critical) });
+        self
+    }
+
+    /// Says that the rule protects the service, and does not hold its caller to a quota. What it refuses is answered with 503 and
+    /// the problem type `temporary-reduced-capacity`, unless a quota refuses it too: then with 429. Quota fields do not show the
+    /// rule, nor do refusals name it; the wait of a refusal is for all of them.
+    pub fn protects_service(mut self) -> Rule {
+        self.protects_service = true;
+        self
     }
 }
 

@@ -1,9 +1,10 @@
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
-use http::{request::Parts, response};
+use http::request::Parts;
 
 use super::{
-    Algorithm, Ban, FairShare, Limit, OnFailure, Queue, Quota, compiled::micros, reserve::Reserve, settle::Settle,
+    Algorithm, Ban, FairShare, Limit, OnFailure, Queue, Quota, by_body::CostByBody, compiled::micros, reserve::Reserve,
+    settle::Settle,
 };
 use crate::{
     algorithm::fixed_window::Start,
@@ -74,6 +75,7 @@ impl fmt::Debug for When {
 pub(crate) enum Cost {
     Fixed(u64),
     By(Arc<dyn Fn(&Parts) -> u64 + Send + Sync>),
+    ByBody(CostByBody),
 }
 
 impl Cost {
@@ -81,6 +83,7 @@ impl Cost {
         match self {
             Cost::Fixed(units) => *units,
             Cost::By(closure) => closure(head),
+            Cost::ByBody(by_body) => by_body.of(head),
         }
     }
 }
@@ -89,7 +92,7 @@ impl fmt::Debug for Cost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Cost::Fixed(units) => write!(f, "{units}"),
-            Cost::By(_) => f.write_str("by closure"),
+            Cost::By(_) | Cost::ByBody(_) => f.write_str("by closure"),
         }
     }
 }
@@ -261,109 +264,6 @@ impl Rule {
         self
     }
 
-    /// What the request really cost, by the head of its response. It is charged what [`cost_by`](Rule::cost_by) says first; the
-    /// difference is given back or owed when the response is there, see [`Charge`](crate::Charge). Whoever settles first, this or
-    /// the handler, settles it.
-    ///
-    /// ```
-    /// use sluicegate::{key, Quota, Rule};
-    ///
-    /// Rule::token_bucket("tokens", Quota::per_minute(10_000)).key(key::ip()).cost(500).settle_by(|response| {
-    ///     response.headers.get("x-tokens").and_then(|tokens| tokens.to_str().ok()?.parse().ok()).unwrap_or(500)
-    /// });
-    /// ```
-    pub fn settle_by<F>(mut self, closure: F) -> Rule
-    where
-        F: Fn(&response::Parts) -> u64 + Send + Sync + 'static,
-    {
-        self.settle.by_response = Some(Arc::new(closure));
-        self
-    }
-
-    /// What the request really cost, by the bytes of its response's body: when it has ended, or nobody wants more of it.
-    ///
-    /// ```
-    /// use sluicegate::{key, Quota, Rule};
-    ///
-    /// Rule::token_bucket("kilobytes", Quota::per_second(1_000)).key(key::ip()).settle_by_bytes(|bytes| bytes.div_ceil(1_024));
-    /// ```
-    pub fn settle_by_bytes<F>(mut self, closure: F) -> Rule
-    where
-        F: Fn(u64) -> u64 + Send + Sync + 'static,
-    {
-        self.settle.by_bytes = Some(Arc::new(closure));
-        self
-    }
-
-    /// Counts only requests whose response the closure is true for. Each is charged first and given back after, so that many at once
-    /// do not slip through; one whose response never came, because the client left, stays counted.
-    ///
-    /// ```
-    /// use sluicegate::{key, Quota, Rule};
-    ///
-    /// // Five wrong passwords a quarter of an hour; right ones are free.
-    /// Rule::sliding_log("logins", Quota::per(5, std::time::Duration::from_secs(900)))
-    ///     .key(key::ip())
-    ///     .count_if(|response| response.status == 401);
-    /// ```
-    pub fn count_if<F>(mut self, closure: F) -> Rule
-    where
-        F: Fn(&response::Parts) -> bool + Send + Sync + 'static,
-    {
-        self.settle.count_if = Some(Arc::new(closure));
-        self
-    }
-
-    /// Keeps a share of the limit for critical requests: those that the closure is true for may use all of it, the others no more
-    /// than the rest. Under [`Limiter::acquire`](crate::Limiter::acquire), [`Call::critical`](crate::Call::critical) says which
-    /// they are.
-    ///
-    /// ```
-    /// use sluicegate::{key, Quota, Rule};
-    ///
-    /// // However many reports are drawn up, a fifth stays for those who pay.
-    /// Rule::fixed_window("fleet", Quota::per_second(10_000))
-    ///     .key(key::global())
-    ///     .reserve(0.20, |req| req.uri.path() == "/v1/charges")
-    ///     .protects_service();
-    /// ```
-    ///
-    /// Of windows and of places at the same time, ordinary requests have at most the rest. A bucket is never emptied below the
-    /// reserve by them, and what flows in above it is theirs too. Each caller's quota fields show what that request could use.
-    pub fn reserve<F>(mut self, share: f64, is_critical: F) -> Rule
-    where
-        F: Fn(&Parts) -> bool + Send + Sync + 'static,
-    {
-        self.reserve = Some(Reserve { share, is_critical: Arc::new(is_critical) });
-        self
-    }
-
-    /// Shares the limit fairly among tenants, told apart by a key of their own: while it is short of what is asked for, whoever has
-    /// had less comes first. The share is what stays free for others at most, whatever one tenant asks for, and what all of at least
-    /// `1 / share` tenants can have; shares that nobody asks for may be used by the rest.
-    ///
-    /// ```
-    /// use sluicegate::{key, Quota, Rule};
-    ///
-    /// // A hundred a second for all tenants together. The five busiest do not starve the others.
-    /// Rule::token_bucket("exports", Quota::per_second(100)).key(key::global()).fair_share(0.2, key::header("x-tenant"));
-    /// ```
-    ///
-    /// Requests without such a key are one tenant together. Without HTTP, [`Call::tenant`](crate::Call::tenant) names it. How it
-    /// works is in the [guide](crate::guide::quotas#fair-shares).
-    pub fn fair_share(mut self, share: f64, tenant: impl Into<KeyBy>) -> Rule {
-        self.fair_share = Some(FairShare { share, tenant: tenant.into() });
-        self
-    }
-
-    /// Says that the rule protects the service, and does not hold its caller to a quota. What it refuses is answered with 503 and
-    /// the problem type `temporary-reduced-capacity`, unless a quota refuses it too: then with 429. Quota fields do not show the
-    /// rule, nor do refusals name it; the wait of a refusal is for all of them.
-    pub fn protects_service(mut self) -> Rule {
-        self.protects_service = true;
-        self
-    }
-
     /// What happens under this rule when the store gives no answer in time: the limiter's
     /// [`on_failure`](crate::LimiterBuilder::on_failure) unless said otherwise, which is [`OnFailure::Local`].
     ///
@@ -446,6 +346,11 @@ impl Rule {
                     "{units} is out of range; give 1 to 4294967296, or a closure that returns 0 for requests that are free"
                 ),
             );
+        }
+        if let Cost::ByBody(by_body) = &self.cost
+            && let Some(problem) = by_body.problem()
+        {
+            return bad("cost_by_body", problem);
         }
         let concurrent = self.algorithm == Algorithm::Concurrency;
         if concurrent && !matches!(self.cost, Cost::Fixed(1)) {

@@ -3,6 +3,7 @@ use std::{collections::HashSet, iter, sync::Arc};
 use super::{
     Inner, Limiter,
     bans::CheckedBan,
+    bodies::Unread,
     doors::Doors,
     failures::Failures,
     leases::Leases,
@@ -197,6 +198,7 @@ impl LimiterBuilder {
             failures: Failures::default(),
             leases: Leases::default(),
             warned_of_layering_twice: false.into(),
+            unread: Unread::default(),
             observers,
             settler: Settler::new(),
             shadow: Shadow::new(self.shadow),

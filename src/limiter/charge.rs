@@ -19,8 +19,9 @@ pub(super) const MOST_UNITS: u64 = 1 << 32;
 
 /// What a request was charged, to be settled when its true cost is known.
 ///
-/// In axum handlers it is an extractor, wherever a rule has a cost by closure ([`Rule::cost_by`](crate::Rule::cost_by)) or says
-/// [`with_charge`](crate::Rule::with_charge); elsewhere it stands in the request's extensions, or comes from [`Limiter::charge`].
+/// In axum handlers it is an extractor, wherever a rule has a cost by closure ([`Rule::cost_by`](crate::Rule::cost_by),
+/// [`Rule::cost_by_body`](crate::Rule::cost_by_body)) or says [`with_charge`](crate::Rule::with_charge); elsewhere it stands in the
+/// request's extensions, or comes from [`Limiter::charge`].
 ///
 /// ```
 /// use sluicegate::Charge;

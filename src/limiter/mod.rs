@@ -1,6 +1,7 @@
 //! The one handle an application shares: rules, a store, and the decision over them. Knows nothing of responses.
 
 mod bans;
+mod bodies;
 mod build;
 mod call;
 mod charge;
@@ -27,6 +28,7 @@ use std::{
 
 use smallvec::SmallVec;
 
+use bodies::Unread;
 pub use build::LimiterBuilder;
 pub use call::Call;
 pub use charge::Charge;
@@ -90,6 +92,7 @@ struct Inner {
     failures: Failures,
     leases: Leases,
     warned_of_layering_twice: AtomicBool,
+    unread: Unread,
     /// Told of what happens to settlements.
     observers: Observers,
     settler: Settler,

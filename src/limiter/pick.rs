@@ -32,6 +32,8 @@ pub(crate) enum Picked {
     Refuse(StatusCode),
     /// The request is on a list: no rule is asked.
     Listed(Listed),
+    /// A rule looks into the body, which the layer has not read.
+    Unread,
 }
 
 impl Limiter {
@@ -45,6 +47,9 @@ impl Limiter {
             Ok(screen) => screen,
             Err(listed) => return Some(Picked::Listed(listed)),
         };
+        if rules.any_reads_bodies() && self.lacks_body(head) {
+            return Some(Picked::Unread);
+        }
         let mut picks = Picks::with_capacity(rules.len());
         for rule in rules.iter().filter(|rule| rule.applies(head)) {
             let found = screen.look(rule, rule.key().find_now(head)?);
@@ -64,6 +69,9 @@ impl Limiter {
             Ok(screen) => screen,
             Err(listed) => return Picked::Listed(listed),
         };
+        if self.rules().any_reads_bodies() && self.lacks_body(head) {
+            return Picked::Unread;
+        }
         let mut picks = Picks::new();
         for rule in self.rules().iter().filter(|rule| rule.applies(head)) {
             let found = screen.look(rule, rule.key().find(head).await);

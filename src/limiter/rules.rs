@@ -19,6 +19,7 @@ pub(crate) struct Rules {
     any_settles: bool,
     any_bans: bool,
     any_queues: bool,
+    any_reads_bodies: bool,
     shortest_lease: Option<Duration>,
 }
 
@@ -81,7 +82,7 @@ impl CheckedRule {
 
     /// Whether its cost is worked out for each request.
     pub(super) fn has_own_cost(&self) -> bool {
-        matches!(self.cost, Cost::By(_))
+        matches!(self.cost, Cost::By(_) | Cost::ByBody(_))
     }
 
     #[inline]
@@ -136,7 +137,7 @@ impl CheckedRule {
     pub(super) fn usual_cost(&self) -> u64 {
         match self.cost {
             Cost::Fixed(units) => units,
-            Cost::By(_) => 1,
+            Cost::By(_) | Cost::ByBody(_) => 1,
         }
     }
 }
@@ -146,12 +147,16 @@ impl Rules {
         let policies = Policies::new(rules.iter().map(|rule| (rule.name(), rule.limit(), !rule.protects_service)));
         let waits =
             |rule: &CheckedRule| rule.key.waits() || rule.shared.as_ref().is_some_and(|shared| shared.key.waits());
-        let any_waits = rules.iter().any(waits);
-        let any_settles = rules.iter().any(CheckedRule::needs_charge);
-        let any_bans = rules.iter().any(|rule| rule.ban.is_some());
-        let any_queues = rules.iter().any(|rule| rule.limit.queue().is_some());
-        let shortest_lease = rules.iter().filter_map(|rule| rule.limit.lease()).min();
-        Rules { rules: rules.into(), policies, any_waits, any_settles, any_bans, any_queues, shortest_lease }
+        Rules {
+            policies,
+            any_waits: rules.iter().any(waits),
+            any_settles: rules.iter().any(CheckedRule::needs_charge),
+            any_bans: rules.iter().any(|rule| rule.ban.is_some()),
+            any_queues: rules.iter().any(|rule| rule.limit.queue().is_some()),
+            any_reads_bodies: rules.iter().any(CheckedRule::reads_bodies),
+            shortest_lease: rules.iter().filter_map(|rule| rule.limit.lease()).min(),
+            rules: rules.into(),
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -192,6 +197,12 @@ impl Rules {
     #[inline]
     pub(super) fn any_queues(&self) -> bool {
         self.any_queues
+    }
+
+    /// Whether a rule looks into bodies.
+    #[inline]
+    pub(super) fn any_reads_bodies(&self) -> bool {
+        self.any_reads_bodies
     }
 
     pub(super) fn any_waits(&self) -> bool {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use http::{HeaderName, Response, StatusCode, header};
 
-use super::{Cause, Refusal, RefusalBody, Settings, dialect::Dialect, grpc_details};
+use super::{BodyFault, Cause, Refusal, RefusalBody, Settings, dialect::Dialect, grpc_details};
 
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
@@ -39,10 +39,10 @@ fn code(status: StatusCode) -> u16 {
         403 => 7,
         404 => 5,
         409 => 10,
-        429 => 8,
+        413 | 429 => 8,
         501 => 12,
         502 | 503 => 14,
-        504 => 4,
+        408 | 504 => 4,
         400..=499 => 3,
         500..=599 => 13,
         _ => 2,
@@ -53,7 +53,10 @@ fn code(status: StatusCode) -> u16 {
 fn pushback(refusal: &Refusal<'_>) -> Option<i32> {
     match refusal.retry_after {
         Some(seconds) => Some(i32::try_from(seconds.saturating_mul(1_000)).unwrap_or(i32::MAX)),
-        None => (refusal.can_never_fit() || refusal.cause == Cause::List).then_some(-1),
+        None => {
+            let lasting = refusal.body_fault.is_some_and(BodyFault::is_lasting);
+            (refusal.can_never_fit() || lasting || refusal.cause == Cause::List).then_some(-1)
+        }
     }
 }
 
@@ -92,7 +95,9 @@ mod tests {
             (401, 16),
             (403, 7),
             (404, 5),
+            (408, 4),
             (409, 10),
+            (413, 8),
             (418, 3),
             (429, 8),
             (500, 13),

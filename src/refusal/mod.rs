@@ -10,6 +10,8 @@
 //! | the store gave no answer, with [`OnFailure::Refuse`](crate::OnFailure::Refuse) | 503 | 14, `UNAVAILABLE` |
 //! | a key closure refused it | the closure's status | 16 for 401, 7 for 403, 5 for 404, and so on |
 //! | a [list](crate::Lists) denies it | 403, or 429 by [choice](crate::RateLimitLayer::deny_with) | 7, `PERMISSION_DENIED`, or 8 |
+//! | its [body](crate::bodies) is larger than a rule looks at | 413 | 8, `RESOURCE_EXHAUSTED` |
+//! | its body did not come in time | 408 | 4, `DEADLINE_EXCEEDED` |
 //!
 //! To HTTP requests it is [`application/problem+json`](Format::Problem) with the names of the rules that refused, plain
 //! text [where one prefers that](crate::RateLimitLayer::refuse_with), or [anything
@@ -49,10 +51,11 @@
 //!
 //! To gRPC-Web (`application/grpc-web`, `application/grpc-web-text`) it is the same in the content type of the request.
 //!
-//! A status of a key closure becomes 3 for 400, 16 for 401, 7 for 403, 5 for 404, 10 for 409, 8 for 429, 12 for 501, 14 for 502
-//! and 503, 4 for 504; other 4xx become 3, other 5xx 13, and the rest 2.
+//! A status of a key closure becomes 3 for 400, 16 for 401, 7 for 403, 5 for 404, 4 for 408 and 504, 10 for 409, 8 for 413 and 429,
+//! 12 for 501, 14 for 502 and 503; other 4xx become 3, other 5xx 13, and the rest 2.
 
 mod body;
+mod body_fault;
 mod custom;
 mod dialect;
 mod grpc;
@@ -65,6 +68,7 @@ use std::{fmt, time::Duration};
 use http::{HeaderValue, Method, Response, StatusCode, header, request::Parts};
 
 pub(crate) use body::RefusalBody;
+pub(crate) use body_fault::BodyFault;
 pub(crate) use custom::OnRefused;
 
 use crate::{
@@ -84,13 +88,14 @@ const PLAIN_TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=ut
 pub struct Refusal<'a> {
     cause: Cause,
     status: StatusCode,
-    /// There is none where a key closure refused the request: no rule was asked.
+    /// There is none where a key closure or the body refused the request: no rule was asked.
     decision: Option<&'a Decision>,
     head: &'a Parts,
     /// In seconds; decided once, so that every place that tells it agrees. `None` when no wait helps.
     retry_after: Option<u64>,
     /// Whether the caller is to learn nothing about quotas, not even their names.
     hidden: bool,
+    body_fault: Option<BodyFault>,
 }
 
 /// Who refused a request.
@@ -109,6 +114,8 @@ pub enum Cause {
     Ban,
     /// A [deny list](crate::Lists).
     List,
+    /// A rule looks into the [body](crate::bodies), which is too large or too slow, or which the layer does not read.
+    Body,
 }
 
 /// What callers on a [deny list](crate::Lists) get.
@@ -182,11 +189,17 @@ impl<'a> Refusal<'a> {
         } else {
             return None;
         };
-        Some(Refusal { cause, status, decision: Some(decision), head, retry_after, hidden: edge.headers.hides(head) })
+        let hidden = edge.headers.hides(head);
+        Some(Refusal { cause, status, decision: Some(decision), head, retry_after, hidden, body_fault: None })
     }
 
     pub(crate) fn by_key(status: StatusCode, head: &'a Parts) -> Refusal<'a> {
-        Refusal { cause: Cause::Key, status, decision: None, head, retry_after: None, hidden: false }
+        let (cause, decision, retry_after) = (Cause::Key, None, None);
+        Refusal { cause, status, decision, head, retry_after, hidden: false, body_fault: None }
+    }
+
+    pub(crate) fn by_body(fault: BodyFault, head: &'a Parts) -> Refusal<'a> {
+        Refusal { cause: Cause::Body, body_fault: Some(fault), ..Refusal::by_key(fault.status(), head) }
     }
 
     /// Who refused the request.
@@ -195,12 +208,12 @@ impl<'a> Refusal<'a> {
     }
 
     /// The status of the layer's own response: 429 for a quota, 503 for the service and the store, 429 or 403 for a ban, 403 or 429
-    /// for a list, a key closure's own.
+    /// for a list, 413 or 408 for a body, a key closure's own.
     pub fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// How every rule stands. `None` where a key closure refused the request before any rule was asked; without standings
+    /// How every rule stands. `None` where a key closure or the body refused the request before any rule was asked; without standings
     /// where the store gave no answer, and where a list denied it.
     pub fn decision(&self) -> Option<&'a Decision> {
         self.decision

@@ -17,6 +17,7 @@ pub(super) fn text(refusal: &Refusal<'_>) -> String {
         Cause::Quota => ("quota-exceeded", "Quota Exceeded"),
         Cause::Ban => ("abnormal-usage-detected", "Abnormal Usage Detected"),
         Cause::Service | Cause::Store => REDUCED_CAPACITY,
+        Cause::Body => ("", status.canonical_reason().unwrap_or("Refused")),
         // Such a status says all there is to say.
         Cause::Key | Cause::List => return blank(status),
     };
@@ -52,7 +53,8 @@ pub(crate) fn reduced_capacity(status: StatusCode, detail: &str) -> String {
 fn begun(kind: &str, title: &str, status: StatusCode, detail: &str) -> String {
     let mut text = String::with_capacity(256);
     // Writing into a string does not fail.
-    let _ = write!(text, r#"{{"type":"{TYPES}{kind}","title":"{title}","status":{},"detail":""#, status.as_u16());
+    let types = if kind.is_empty() { "about:blank" } else { TYPES };
+    let _ = write!(text, r#"{{"type":"{types}{kind}","title":"{title}","status":{},"detail":""#, status.as_u16());
     headers::push_escaped(&mut text, detail);
     text.push('"');
     text

@@ -29,6 +29,7 @@ impl fmt::Display for Refusal<'_> {
                 self.quotas(f)?;
             }
             Cause::Store => f.write_str("The request could not be checked against its quota")?,
+            Cause::Body => self.body_fault.map_or(Ok(()), |fault| fault.fmt(f))?,
             Cause::Key | Cause::List => {
                 f.write_str(self.status.canonical_reason().unwrap_or("The request was refused"))?
             }

@@ -414,5 +414,5 @@ fn what_makes_no_sense_is_said_when_it_is_built() {
         (0..count).fold(memory(), |builder, place| builder.rule(named(place).ban(Ban::after(1)))).build()
     };
     assert!(many(32).is_ok());
-    assert!(many(33).expect_err("too many").to_string().contains("66 rules and bans"));
+    assert!(many(33).expect_err("too many").to_string().contains("66 rules, bans"));
 }

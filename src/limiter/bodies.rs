@@ -1,0 +1,88 @@
+//! Which bodies must be read before the rules can judge.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use http::request::Parts;
+
+use super::{Limiter, rules::CheckedRule};
+use crate::{
+    key::{Found, ReadBody},
+    limit::Cost,
+};
+
+/// What was said of a layer that does not read bodies which a rule looks into; it is said once.
+#[derive(Default)]
+pub(super) struct Unread {
+    warned: AtomicBool,
+    refused: AtomicBool,
+}
+
+impl CheckedRule {
+    fn cost_by_body(&self) -> usize {
+        match &self.cost {
+            Cost::ByBody(by_body) if !self.limit().is_unlimited() => by_body.max_bytes(),
+            _ => 0,
+        }
+    }
+
+    pub(super) fn reads_bodies(&self) -> bool {
+        self.key().body().max(self.cost_by_body()) > 0
+    }
+
+    /// How much of the body of this request it may look at; zero where it needs none.
+    fn body_to_read(&self, head: &Parts) -> usize {
+        if !self.reads_bodies() || !self.applies(head) {
+            return 0;
+        }
+        // A rule without a key does not apply either, whatever it would cost.
+        if self.key().body() == 0 && matches!(self.key().find_now(head), Some(Found::Absent | Found::Refuse(_))) {
+            return 0;
+        }
+        self.key().body().max(self.cost_by_body())
+    }
+}
+
+impl Limiter {
+    /// How much of the request's body the rules may look at; `None` where none of them does.
+    pub(crate) fn body_to_read(&self, head: &Parts) -> Option<usize> {
+        if !self.rules().any_reads_bodies() {
+            return None;
+        }
+        self.rules().iter().map(|rule| rule.body_to_read(head)).max().filter(|most| *most > 0)
+    }
+
+    /// Whether a rule looks into the body, and nobody has read it.
+    #[cold]
+    pub(super) fn lacks_body(&self, head: &Parts) -> bool {
+        if ReadBody::of(head).is_some() || self.body_to_read(head).is_none() {
+            return false;
+        }
+        if !self.0.unread.refused.swap(true, Ordering::Relaxed) {
+            tracing::error!(
+                "requests get 500: a rule looks into bodies, and the layer does not read them; say \
+                 RateLimitLayer::new(limiter).read_bodies()"
+            );
+        }
+        true
+    }
+
+    /// The service is to get the body once.
+    #[inline]
+    pub(crate) fn forget_body(&self, head: &mut Parts) {
+        if self.rules().any_reads_bodies() {
+            head.extensions.remove::<ReadBody>();
+        }
+    }
+
+    /// Says so when an application starts, since a layer cannot fail.
+    pub(crate) fn warn_of_unread_bodies(&self) {
+        if self.rules().any_reads_bodies() && !self.0.unread.warned.swap(true, Ordering::Relaxed) {
+            let rule = self.rules().iter().find(|rule| rule.reads_bodies()).map(CheckedRule::name);
+            tracing::warn!(
+                rule,
+                "the rule looks into bodies, and this layer does not read them: requests that it applies to will get 500; say \
+                 RateLimitLayer::new(limiter).read_bodies()"
+            );
+        }
+    }
+}
