@@ -56,13 +56,21 @@ async fn the_store_is_told_only_of_what_was_charged() {
         assert!(decision.is_allowed() && decision.would_refuse() == (round >= 2), "{decision:?}");
         assert_eq!(left(&decision), [2u64.saturating_sub(round + 1), 8 - round]);
     }
-    store.set(Mood::Well);
-    tokio::time::advance(std::time::Duration::from_secs(60)).await;
-    assert!(limiter.acquire([("enforced", "another")]).await.failure().is_none());
-    events.until(|events| events.all().iter().any(|event| matches!(event, StoreEvent::Committed { .. }))).await;
-    let committed = events.all().into_iter().find(|event| matches!(event, StoreEvent::Committed { .. }));
-    assert_eq!(committed, Some(StoreEvent::Committed { counts: 2, units: 7 }));
+    let told = async || {
+        store.set(Mood::Well);
+        tokio::time::advance(std::time::Duration::from_secs(60)).await;
+        assert!(limiter.acquire([("enforced", "another")]).await.failure().is_none());
+        let is_it = |event: &StoreEvent| matches!(event, StoreEvent::Committed { .. });
+        events.until(|events| events.all().iter().any(is_it)).await;
+        events.take().into_iter().find(is_it)
+    };
+    assert_eq!(told().await, Some(StoreEvent::Committed { counts: 2, units: 7 }));
     assert_eq!(left(&limiter.peek(keys).await), [0, 4]);
+    // Away once more: what this process charged before says nothing of what it charges now.
+    store.set(DOWN);
+    assert!(limiter.acquire(keys).await.would_refuse());
+    assert_eq!(told().await, Some(StoreEvent::Committed { counts: 1, units: 1 }));
+    assert_eq!(left(&limiter.peek(keys).await), [0, 3]);
 }
 
 /// Keys that begin with a digit lie in the part of that number. The part that is away refuses by its local count; what the other

@@ -89,7 +89,7 @@ async fn shadows_alone_leave_no_quota_fields() {
 /// A cost that never fits has no time to wait for; a family of one rule shows it only while it is in force.
 #[tokio::test]
 async fn what_can_never_fit_has_no_time() {
-    let limiter = builder([hourly("watched", 5).cost(6)]).shadow(true).build().expect("sound");
+    let limiter = builder([hourly("watched", 5).cost(6).shadow(), hourly("enforced", 9)]).build().expect("sound");
     let headers = Headers::builder().openai("requests").of_rule("watched").shadow().build().expect("sound");
     let response = fetch(&app(&limiter, headers), "/").await;
     assert_eq!(field(&response, "x-ratelimit-shadow"), Some("\"watched\";r=5"));
