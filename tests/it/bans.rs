@@ -155,6 +155,7 @@ async fn what_cannot_be_banned_is_said() {
         (said("r", 367 * 86_400 * SECOND).await, "1 ms to 366 days"),
         (limiter.lift_ban("plain", "k").await.expect_err("no ban"), "has no ban"),
         (limiter.penalize([("none", "k")]).expect_err("no rule"), "the limiter has"),
+        (limiter.strike([("none", "k")]).expect_err("no rule"), "the limiter has"),
     ] {
         assert_eq!(error.kind(), StoreErrorKind::Permanent);
         assert!(error.to_string().contains(text), "{error}");
@@ -205,6 +206,30 @@ async fn a_ban_is_part_of_the_one_decision() {
     }
 }
 
+/// However many there are: scripts keep their names in variables up to a number, and beyond it in a table.
+#[tokio::test]
+async fn any_number_of_bans_is_one_decision() {
+    for backend in every_store().into_iter().filter(|backend| !backend.is_memory()) {
+        for count in [1, 5, 6, 14] {
+            let names: Vec<String> = (0..count).map(|place| format!("r{place}")).collect();
+            let rules = names.iter().map(|name| {
+                let rule = Rule::sliding_log(name, Quota::per_minute(1)).key(key::given());
+                rule.ban(Ban::after(1).lasting(3 * SECOND))
+            });
+            let limiter = backend.limiter(&ManualClock::new(BEGIN), rules);
+            let call = || names.iter().fold(Call::new(), |call, name| call.key(name, count));
+            let place = format!("{}, {count}", backend.name);
+            for (allowed, bans) in [(true, 0), (false, 0), (false, count)] {
+                let decision = limiter.acquire(call()).await;
+                assert!(decision.failure().is_none(), "{place}: {:?}", decision.failure());
+                assert_eq!((decision.is_allowed(), decision.bans().count()), (allowed, bans), "{place}");
+                limiter.settled().await;
+            }
+            limiter.reset(call()).await.expect("an answer");
+        }
+    }
+}
+
 /// Places are not held by those who are banned.
 #[tokio::test]
 async fn a_concurrency_rule_has_bans_too() {
@@ -224,6 +249,39 @@ async fn a_concurrency_rule_has_bans_too() {
         let decision = ask(&limiter, "k").await;
         assert!(decision.is_refused() && !decision.is_banned(), "{}", backend.name);
     }
+}
+
+/// Also where nobody is refused and nothing is answered.
+#[tokio::test]
+async fn an_application_counts_strikes_of_its_own() {
+    for backend in every_store() {
+        let limiter = backend.limiter(&ManualClock::new(BEGIN), [banning()]);
+        for _ in 0..3 {
+            assert!(!limiter.peek([("r", "k")]).await.is_banned(), "{}", backend.name);
+            limiter.strike([("r", "k")]).expect("a known rule");
+            limiter.settled().await;
+        }
+        assert_eq!(until(&ask(&limiter, "k").await), 10 * SECOND, "{}", backend.name);
+    }
+}
+
+/// A part of the store is away, and a ban in another refuses all the same.
+#[tokio::test]
+async fn a_ban_holds_where_another_part_of_the_store_is_away() {
+    let store = Flaky::default();
+    let other = Rule::gcra("other", Quota::per_second(5)).key(key::given()).ban(Ban::after(3));
+    let builder = Limiter::builder(Resilient::new(store.clone())).clock(Clock::manual(ManualClock::new(BEGIN)));
+    let limiter = builder.rule(other).rule(banning()).build().expect("sound");
+    limiter.ban("r", "2", 100 * SECOND).await.expect("an answer");
+    store.set_part(1, Mood::Fails(StoreErrorKind::Unavailable));
+    let call = || Call::new().key("other", "1").key("r", "2");
+    let decision = limiter.acquire(call()).await;
+    assert!(decision.failure().is_some());
+    assert_eq!(decision.bans().collect::<Vec<_>>(), [("r", 100 * SECOND)], "{decision:?}");
+    store.set_part(1, Mood::Well);
+    store.set_part(2, Mood::Fails(StoreErrorKind::Unavailable));
+    let decision = limiter.acquire(call()).await;
+    assert!(decision.failure().is_some() && decision.is_allowed(), "{decision:?}");
 }
 
 /// A clock that steps back blocks nobody for longer than the ban was long, and brings none back that is over and counted on.
@@ -357,12 +415,16 @@ async fn observers_hear_of_each_ban_once_and_of_no_key() {
 #[tokio::test]
 async fn a_full_memory_store_bans_nobody_for_what_others_did() {
     let clock = ManualClock::new(BEGIN);
-    let builder = Limiter::builder(MemoryStore::new().max_keys(0)).clock(Clock::manual(clock));
+    let (store, events) = (MemoryStore::new().max_keys(0), Events::default());
+    let builder = Limiter::builder(store.clone()).clock(Clock::manual(clock)).observer(events.clone());
     let limiter = builder.rule(banning()).build().expect("sound");
     for round in 0..20 {
         let decision = ask(&limiter, &round.to_string()).await;
         assert!(!decision.is_banned(), "{decision:?}");
     }
+    assert_eq!(events.count(|event| matches!(event, StoreEvent::Banned { .. })), 0);
+    // Strikes take no more room than there is: the two that newcomers share.
+    assert_eq!(store.keys(), 2);
 }
 
 /// While the store is away nobody knows who is banned: the rule's own word for such a case holds.
