@@ -1,10 +1,13 @@
-//! At most so many requests at a time for each user, held until the response has been sent, in the same decision as a rate.
+//! At most so many requests at a time for each user, held until the response has been sent, in the same decision as a rate; and a
+//! part of what the whole service can do that is kept for those who pay.
 //!
 //! Serves on `LISTEN`, 127.0.0.1:3000 unless set. In three shells:
 //!
 //! ```sh
 //! curl -N -H 'x-user: alice' http://127.0.0.1:3000/export    # five seconds; the third at a time is refused
 //! curl -H 'x-user: alice' http://127.0.0.1:3000/places
+//! for _ in 1 2 3 4 5; do curl -i http://127.0.0.1:3000/report; done   # three, then 503: the rest is for charges
+//! curl -i -X POST http://127.0.0.1:3000/charge
 //! ```
 #![allow(clippy::print_stdout)]
 
@@ -20,11 +23,11 @@ use axum::{
     body::Body,
     extract::State,
     http::{HeaderMap, request::Parts},
-    routing::get,
+    routing::{get, post},
 };
 use bytes::Bytes;
 use http_body::Frame;
-use sluicegate::{Limiter, MemoryStore, Quota, RateLimitLayer, Rule};
+use sluicegate::{Limiter, MemoryStore, Quota, RateLimitLayer, Rule, key};
 use tokio::time::{Interval, interval};
 
 /// A line a second, five times. The place is taken for as long as this goes on, also beyond the time of a lease: it is renewed.
@@ -78,7 +81,20 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .rule(Rule::token_bucket("exports", Quota::per_minute(30).burst(10)).key_by(user))
         .build()?;
     let exports = Router::new().route("/export", get(export)).layer(RateLimitLayer::new(limiter.clone()));
-    let app = exports.route("/places", get(places)).with_state(limiter);
+    // Five in ten seconds is what this machine can do. Two of them stay for charges, whatever else is asked for.
+    let fleet = Limiter::builder(MemoryStore::new())
+        .rule(
+            Rule::fixed_window("machine", Quota::per(5, Duration::from_secs(10)))
+                .key(key::global())
+                .reserve(0.40, |req| req.uri.path() == "/charge")
+                .protects_service(),
+        )
+        .build()?;
+    let work = Router::new()
+        .route("/report", get(|| async { "a report\n" }))
+        .route("/charge", post(|| async { "charged\n" }))
+        .layer(RateLimitLayer::new(fleet));
+    let app = exports.route("/places", get(places)).with_state(limiter).merge(work);
     let listen = std::env::var("LISTEN").unwrap_or_else(|_| "127.0.0.1:3000".into());
     let listener = tokio::net::TcpListener::bind(listen).await?;
     println!("two exports at a time: http://{}/export", listener.local_addr()?);

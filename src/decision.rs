@@ -1,12 +1,12 @@
 //! What came of a request: whether it may go on, and how each rule stands.
 
-use std::{fmt, slice, sync::Arc, time::Duration};
+use std::{cmp::Ordering, fmt, slice, sync::Arc, time::Duration};
 
 use crate::{
     algorithm::Wait,
     error::StoreError,
     limit::Limit,
-    limiter::{Handle, Permit, Rules},
+    limiter::{Handle, Permit, Pick, Rules},
     store::Verdict,
 };
 
@@ -59,6 +59,7 @@ pub(crate) struct Applied {
     remaining: u64,
     cost: u64,
     reset_after: u64,
+    /// The index of the rule, and flags above it.
     rule: u64,
     /// In microseconds; zero: none, [`NEVER`].
     wait: u64,
@@ -66,19 +67,24 @@ pub(crate) struct Applied {
 }
 
 const NEVER: u64 = u64::MAX;
+/// Flags of a rule that applied: it is only watched; the request may use what it reserves.
+const SHADOW: u64 = 1 << 16;
+const CRITICAL: u64 = 1 << 17;
 /// When to look again for a place that comes back when somebody is done.
 const SOON: Duration = Duration::from_secs(1);
 
 impl Applied {
     #[inline]
-    pub(crate) fn new(rule: u16, cost: u64, verdict: &Verdict) -> Applied {
+    pub(crate) fn new(pick: &Pick, verdict: &Verdict) -> Applied {
         let wait = match verdict.wait {
             Wait::None => 0,
             Wait::Micros(micros) => micros.clamp(1, NEVER - 1),
             Wait::Never => NEVER,
         };
         let Verdict { remaining, reset_after, receipt, .. } = *verdict;
-        Applied { remaining, cost, reset_after, rule: rule.into(), wait, receipt }
+        let flag = |is: bool, flag: u64| if is { flag } else { 0 };
+        let rule = u64::from(pick.rule) | flag(pick.shadow, SHADOW) | flag(pick.critical, CRITICAL);
+        Applied { remaining, cost: pick.cost, reset_after, rule, wait, receipt }
     }
 
     #[inline]
@@ -87,9 +93,23 @@ impl Applied {
         self.rule as u16
     }
 
+    pub(crate) fn is_critical(&self) -> bool {
+        self.rule & CRITICAL != 0
+    }
+
     #[inline]
-    fn fits(&self) -> bool {
-        self.wait == 0
+    pub(crate) fn is_shadow(&self) -> bool {
+        self.rule & SHADOW != 0
+    }
+
+    #[inline]
+    fn is_refused(&self) -> bool {
+        self.wait != 0 && !self.is_shadow()
+    }
+
+    #[inline]
+    pub(crate) fn would_refuse(&self) -> bool {
+        self.wait != 0 && self.is_shadow()
     }
 
     fn verdict(&self) -> Verdict {
@@ -203,7 +223,14 @@ impl Decision {
 
     /// Whether a quota refused the request, and not only a rule that refuses what the store gave no answer to.
     pub(crate) fn is_over_quota(&self) -> bool {
-        !self.applied().iter().all(Applied::fits)
+        self.applied().iter().any(Applied::is_refused)
+    }
+
+    /// Whether a [shadow](crate::Rule::shadow) rule would have refused the request, were it enforced: which ones, their
+    /// [standings](Standing::would_refuse) say. The request may be refused all the same, by other rules.
+    #[inline]
+    pub fn would_refuse(&self) -> bool {
+        self.applied().iter().any(Applied::would_refuse)
     }
 
     /// Why the store gave no answer, if it gave none. Rules that counted in this process instead have standings all the same.
@@ -218,24 +245,31 @@ impl Decision {
             return None;
         }
         let bans = self.banned_by().iter().map(|banned| Duration::from_micros(banned.micros));
-        self.standings().filter_map(|standing| standing.retry_after()).chain(bans).max()
+        let refused = self.standings().filter(Standing::is_refused);
+        refused.filter_map(|standing| standing.retry_after()).chain(bans).max()
     }
 
     /// Whether a rule refused a cost above its capacity, which no waiting helps.
     pub fn can_never_fit(&self) -> bool {
-        self.applied().iter().any(|line| line.wait == NEVER)
+        self.applied().iter().any(|line| line.wait == NEVER && line.is_refused())
     }
 
-    /// How each rule that applied stands, in the order of the rules.
+    /// How each rule that applied stands, in the order of the rules; [shadows](Standing::is_shadow) too.
     pub fn standings(&self) -> impl Iterator<Item = Standing<'_>> + '_ {
         self.applied().iter().filter_map(|applied| {
             let rule = self.rules.get(applied.rule())?;
+            let (limit, mut verdict) = (rule.limit(), applied.verdict());
+            let kept = if applied.is_critical() { 0 } else { limit.reserved() };
+            verdict.remaining = verdict.remaining.saturating_sub(kept);
             Some(Standing {
                 index: applied.rule(),
+                protects_service: rule.protects_service(),
                 name: rule.name(),
-                limit: rule.limit(),
+                limit,
+                kept,
                 cost: applied.cost,
-                verdict: applied.verdict(),
+                shadow: applied.is_shadow(),
+                verdict,
             })
         })
     }
@@ -246,23 +280,34 @@ impl Decision {
     }
 
     /// The rule nearest to refusing, by the share of its capacity that remains; of a refused request, the one that must
-    /// wait longest.
+    /// wait longest. Not a [shadow](Standing::is_shadow), which never refuses.
     pub fn tightest(&self) -> Option<Standing<'_>> {
-        if self.is_over_quota() {
-            let refused = self.standings().filter(Standing::is_refused);
-            return refused.max_by_key(|standing| match standing.verdict.wait {
-                Wait::None => 0,
-                Wait::Micros(micros) => micros,
-                Wait::Never => u64::MAX,
-            });
-        }
-        self.standings().min_by(|one, other| {
-            let share = |standing: &Standing<'_>, of: &Standing<'_>| {
-                u128::from(standing.remaining()) * u128::from(of.limit.quota().capacity())
-            };
-            share(one, other).cmp(&share(other, one))
-        })
+        tightest(self.standings())
     }
+
+    /// The same among the quotas of the caller.
+    pub(crate) fn tightest_quota(&self) -> Option<Standing<'_>> {
+        tightest(self.standings().filter(|standing| !standing.protects_service))
+    }
+}
+
+fn tightest<'a>(standings: impl Iterator<Item = Standing<'a>>) -> Option<Standing<'a>> {
+    let wait = |standing: &Standing<'_>| match standing.verdict.wait {
+        Wait::None => 0,
+        Wait::Micros(micros) => micros,
+        Wait::Never => u64::MAX,
+    };
+    standings.filter(|standing| !standing.shadow).reduce(|one, other| {
+        let share =
+            |standing: &Standing<'_>, of: &Standing<'_>| u128::from(standing.remaining()) * u128::from(of.capacity());
+        // Whoever waits longer; of those that do not wait, whoever has less.
+        let tighter = match wait(&other).cmp(&wait(&one)) {
+            Ordering::Equal if wait(&one) > 0 => true,
+            Ordering::Equal => share(&other, &one) < share(&one, &other),
+            waits => waits == Ordering::Greater,
+        };
+        if tighter { other } else { one }
+    })
 }
 
 impl fmt::Debug for Decision {
@@ -286,9 +331,13 @@ impl fmt::Debug for Decision {
 #[derive(Clone, Copy, Debug)]
 pub struct Standing<'a> {
     index: u16,
+    protects_service: bool,
     name: &'a str,
     limit: &'a Limit,
+    /// Units of the limit that the request may not use.
+    kept: u64,
     cost: u64,
+    shadow: bool,
     verdict: Verdict,
 }
 
@@ -312,7 +361,24 @@ impl<'a> Standing<'a> {
         self.cost
     }
 
-    /// Units left: after the charge if the request was allowed, otherwise as they are.
+    /// The units that the request could use of an untouched limit: its capacity, less what is
+    /// [reserved](crate::Rule::reserve) for others.
+    pub fn capacity(&self) -> u64 {
+        self.limit.quota().capacity().saturating_sub(self.kept)
+    }
+
+    /// Units of the limit that the request may not use.
+    pub(crate) fn kept(&self) -> u64 {
+        self.kept
+    }
+
+    /// Whether the rule [protects the service](crate::Rule::protects_service), and is no quota of its caller's.
+    pub fn protects_service(&self) -> bool {
+        self.protects_service
+    }
+
+    /// Units left for a request of its kind: after the charge if the request was allowed and the rule had room for it, otherwise as
+    /// they are.
     pub fn remaining(&self) -> u64 {
         self.verdict.remaining
     }
@@ -324,12 +390,24 @@ impl<'a> Standing<'a> {
         Duration::from_micros(self.verdict.reset_after)
     }
 
-    /// Whether this rule refused the request.
+    /// Whether this rule refused the request. Never of a [shadow](Standing::is_shadow).
     pub fn is_refused(&self) -> bool {
-        self.verdict.wait != Wait::None
+        self.verdict.wait != Wait::None && !self.shadow
     }
 
-    /// How long the request must wait for this rule. `None` when this rule does not refuse it, or always will.
+    /// Whether the rule is only watched, for the key of this request: a [shadow](crate::Rule::shadow) rule, one whose
+    /// [share](crate::Rule::roll_out) of keys does not reach this one, or any while
+    /// [all are](crate::Limiter::set_shadow).
+    pub fn is_shadow(&self) -> bool {
+        self.shadow
+    }
+
+    /// Whether the rule would have refused the request, were it not a [shadow](Standing::is_shadow). It was charged nothing under it.
+    pub fn would_refuse(&self) -> bool {
+        self.verdict.wait != Wait::None && self.shadow
+    }
+
+    /// How long the request must wait for this rule; of a shadow, would have to. `None` when it fits, or never will.
     ///
     /// Under a [concurrency](crate::Rule::concurrency) rule nobody knows: a place is free when somebody is done. There it is a
     /// second, or less if a lease expires before that.

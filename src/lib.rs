@@ -38,6 +38,7 @@
 //! | Redis or Valkey: addresses, keys, engines | [`RedisStore`], the page on [Redis](guide::redis) |
 //! | a Cluster: slots, hash tags, failover | [`RedisStore::builder`], [`LimiterBuilder::same_slot`], the page on [Clusters](guide::cluster) |
 //! | what happens when the store fails | [`Rule::on_failure`], [`Resilient`], the page on [failure](guide::failure) |
+//! | a new limit that is watched before it refuses | [`Rule::shadow`], [`Rule::roll_out`], [`Limiter::set_shadow`], the page on [shadows](guide::shadow) |
 //! | sizing, permissions, alarms, a runbook | the page on [operations](guide::operations) |
 //! | whether a server is fit | [`Limiter::check`] |
 //! | the decision in a handler | [`Decision`], an axum extractor and a request extension |
@@ -131,4 +132,7 @@ pub mod guide {
 
     #[doc = include_str!("docs/redis.md")]
     pub mod redis {}
+
+    #[doc = include_str!("docs/shadow.md")]
+    pub mod shadow {}
 }

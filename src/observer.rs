@@ -11,7 +11,8 @@ use std::{
 
 use crate::{decision::Decision, error::StoreError};
 
-/// Is told of every decision and of what happens to a store.
+/// Is told of every decision and of what happens to a store. Apart from [refusals](Decision::is_refused), decisions say what
+/// [shadow](crate::Rule::shadow) rules [would have refused](Decision::would_refuse).
 ///
 /// Every method does nothing unless written; they are called on the path of requests, so they must not wait.
 ///
@@ -20,12 +21,14 @@ use crate::{decision::Decision, error::StoreError};
 /// use std::sync::atomic::{AtomicU64, Ordering};
 ///
 /// #[derive(Default)]
-/// struct Refusals(AtomicU64);
+/// struct Refusals(AtomicU64, AtomicU64);
 ///
 /// impl Observer for Refusals {
 ///     fn decided(&self, decision: &Decision) {
 ///         if decision.is_refused() {
 ///             self.0.fetch_add(1, Ordering::Relaxed);
+///         } else if decision.would_refuse() {
+///             self.1.fetch_add(1, Ordering::Relaxed);
 ///         }
 ///     }
 /// }

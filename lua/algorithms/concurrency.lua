@@ -23,12 +23,16 @@ do
       used_N = held - gone_N
     end
   end
-  retry_N = 0
-  if cost_N > 0 and used_N >= limit_N then
-    local freed = call('ZRANGE', KEYS[N], now + 1, '+inf', 'BYSCORE', 'LIMIT', used_N - limit_N, 1, 'WITHSCORES')
-    retry_N = freed[2] - now
-    if repaired_N and retry_N > lease_N then retry_N = lease_N end
-  end
+end
+--@ wait
+retry_N = 0
+if need_N > limit_N then
+  retry_N = -1
+elseif need_N > 0 and used_N + need_N > limit_N then
+  local excess = used_N + need_N - limit_N
+  local freed = call('ZRANGE', KEYS[N], now + 1, '+inf', 'BYSCORE', 'LIMIT', excess - 1, 1, 'WITHSCORES')
+  retry_N = freed[2] - now
+  if repaired_N and retry_N > lease_N then retry_N = lease_N end
 end
 --@ charge
 if cost_N > 0 then

@@ -61,10 +61,11 @@ do
   end
   start_N, length_N = begin, length
 end
+--@ wait
 retry_N = 0
-if cost_N > limit_N then
+if need_N > limit_N then
   retry_N = -1
-elseif count_N + cost_N > limit_N and cost_N > 0 then
+elseif count_N + need_N > limit_N and need_N > 0 then
   retry_N = start_N + length_N - now
 end
 --@ charge

@@ -41,11 +41,12 @@ do
   end
   if used_N > capacity_N then used_N, repaired_N = capacity_N, true end
 end
+--@ wait
 retry_N = 0
-if cost_N > capacity_N then
+if need_N > capacity_N then
   retry_N = -1
-elseif used_N > capacity_N - cost_N then
-  local excess = used_N - (capacity_N - cost_N) + per_tick_N - 1
+elseif used_N > capacity_N - need_N then
+  local excess = used_N - (capacity_N - need_N) + per_tick_N - 1
   retry_N = (t_N + (excess - excess % per_tick_N) / per_tick_N) * tick_N - now
 end
 --@ charge

@@ -35,11 +35,12 @@ do
     return raw
   end
 end
+--@ wait
 retry_N = 0
-if cost_N > capacity_N then
+if need_N > capacity_N then
   retry_N = -1
-elseif water_N > capacity_N - cost_N then
-  local excess = water_N - (capacity_N - cost_N) + per_tick_N - 1
+elseif water_N > capacity_N - need_N then
+  local excess = water_N - (capacity_N - need_N) + per_tick_N - 1
   retry_N = (t_N + (excess - excess % per_tick_N) / per_tick_N) * tick_N - now
 end
 --@ charge

@@ -47,13 +47,14 @@ do
     start_N, passed_N, repaired_N = (time - time % tick_N) / tick_N, 0, false
   end
 end
+--@ wait
 retry_N = 0
-if cost_N > limit_N then
+if need_N > limit_N then
   retry_N = -1
-elseif cost_N > 0 then
-  local room = limit_N - current_N - cost_N
+elseif need_N > 0 then
+  local room = limit_N - current_N - need_N
   if room < 0 then
-    local share = (limit_N - cost_N) * window_N
+    local share = (limit_N - need_N) * window_N
     retry_N = (start_N + 2 * window_N - (share - share % current_N) / current_N) * tick_N - now
   elseif previous_N * (window_N - passed_N) > room * window_N then
     local share = room * window_N

@@ -5,15 +5,16 @@
            The first has left the window: its total is what the others are counted from.
 
   Only a few entries at the ends are read; others are found by halving. drop_N counts entries to remove at the head (-1: the
-  key is of another kind), keep_N is the first from the future, left_N the time until the oldest leaves.
+  key is of another kind), keep_N is the first from the future, left_N the time until the oldest leaves. base_N is the total
+  before the window, oldest_N that with its first entry, newest_N the time of its last.
 ]]
 --@ args limit window cost
---@ names t used total drop keep left back
+--@ names t used total drop keep left back base oldest newest
 --@ judge
 do
   local span, half, totals = 281474976710656, 140737488355328, 16777216
-  local base, oldest, newest = 0, 0, 0
   t_N, used_N, total_N, drop_N, keep_N, left_N, repaired_N = now, 0, false, 0, 0, 0, false
+  base_N, oldest_N, newest_N = 0, 0, 0
   local head = pcall('LRANGE', KEYS[N], 0, 3)
   if head.err then
     if not head.err:find('WRONGTYPE') then return head end
@@ -21,11 +22,11 @@ do
   elseif head[2] then
     local at, total = unpack('<I6I3', call('LINDEX', KEYS[N], -1))
     local ahead, length = (at - now) % span, 0
-    total_N, newest = total, at
+    total_N, newest_N = total, at
     if ahead > 0 and ahead < half then
       if ahead <= tolerance then t_N = now + ahead else repaired_N = true end
     end
-    at, base = unpack('<I6I3', head[1])
+    at, base_N = unpack('<I6I3', head[1])
     -- What has left the window: look at three, then halve.
     local place, high = 2, 0
     while head[place] do
@@ -33,10 +34,10 @@ do
       local age = (t_N - at) % span
       if age >= half then age = 0 end
       if age < window_N then
-        left_N, oldest = window_N - age, total
+        left_N, oldest_N = window_N - age, total
         break
       end
-      base, drop_N, place = total, place - 1, place + 1
+      base_N, drop_N, place = total, place - 1, place + 1
     end
     if place == 5 then
       length = call('LLEN', KEYS[N])
@@ -47,13 +48,13 @@ do
         local age = (t_N - at) % span
         if age >= half then age = 0 end
         if age < window_N then
-          high, left_N, oldest = middle, window_N - age, total
+          high, left_N, oldest_N = middle, window_N - age, total
         else
-          drop_N, base = middle, total
+          drop_N, base_N = middle, total
         end
       end
     end
-    used_N = (total_N - base) % totals
+    used_N = (total_N - base_N) % totals
     if repaired_N then
       keep_N = call('LLEN', KEYS[N]) - 1
       local low = drop_N
@@ -65,20 +66,24 @@ do
       end
     end
   end
+end
+--@ wait
+do
+  local span, half, totals = 281474976710656, 140737488355328, 16777216
   retry_N = 0
-  local excess = used_N + cost_N - limit_N
-  if cost_N > limit_N then
+  local excess = used_N + need_N - limit_N
+  if need_N > limit_N then
     retry_N = -1
-  elseif excess > 0 and cost_N > 0 then
+  elseif excess > 0 and need_N > 0 then
     local left = left_N
-    if (oldest - base) % totals < excess then
+    if (oldest_N - base_N) % totals < excess then
       local low, high = drop_N + 1, call('LLEN', KEYS[N]) - 1
       left = window_N
       while high >= low do
         -- The first whose total frees enough lies at or after low.
         local middle = (high + low - (high + low) % 2) / 2
         local at, total = unpack('<I6I3', call('LINDEX', KEYS[N], middle))
-        if (total - base) % totals < excess then
+        if (total - base_N) % totals < excess then
           low = middle + 1
         else
           local age = (t_N - at) % span
@@ -89,7 +94,7 @@ do
     end
     retry_N = left + t_N - now
     -- A window that was made longer matters for longer than its TTL: until the newest entry leaves.
-    local age = (t_N - newest) % span
+    local age = (t_N - newest_N) % span
     if age >= half then age = 0 end
     if call('PTTL', KEYS[N]) * 1000 < window_N - age then repaired_N = true end
   end

@@ -35,11 +35,12 @@ do
     return raw
   end
 end
+--@ wait
 retry_N = 0
-if cost_N > capacity_N then
+if need_N > capacity_N then
   retry_N = -1
-elseif cost_N > level_N and cost_N > 0 then
-  local lack = cost_N - level_N + per_tick_N - 1
+elseif need_N > level_N and need_N > 0 then
+  local lack = need_N - level_N + per_tick_N - 1
   retry_N = (t_N + (lack - lack % per_tick_N) / per_tick_N) * tick_N - now
 end
 --@ charge

@@ -1,10 +1,11 @@
 --[[
-  Asks the module redis-cell about several rules, and charges all of them or none.
+  Asks the module redis-cell about several rules, and charges all of them or none. A shadow rule that does not fit keeps no other
+  from being charged, and is not charged itself.
 
   KEYS     one for each rule; to take or give, then the record that it was done
   ARGV[1]  0 judge only, 1 charge all if all fit, 2 take what is left, 3 give back what is spent
   ARGV[2]  how long the record is kept (milliseconds)
-  ARGV     then for each rule: max_burst, count, period (seconds), cost
+  ARGV     then for each rule: max_burst, count, period (seconds), cost, 1 for a shadow or 0
   returns  for each rule: refused (0 or 1), remaining, retry (seconds, -1 it never fits), reset (seconds)
 
   The module judges by charging, unless the quantity is zero: then it answers what remains. Its clock goes on while this runs, so what
@@ -16,17 +17,20 @@ local rules = #KEYS
 if purpose >= 2 then rules = rules - 1 end
 
 local function throttle(how, rule, quantity)
-  local at = 4 * rule - 1
+  local at = 5 * rule - 2
   return how('CL.THROTTLE', KEYS[rule], ARGV[at], ARGV[at + 1], ARGV[at + 2], quantity)
 end
 
 local capacity, cost, standing, refused = {}, {}, {}, {}
 local fits = true
 for rule = 1, rules do
-  capacity[rule], cost[rule] = ARGV[4 * rule - 1] + 1, tonumber(ARGV[4 * rule + 2])
+  capacity[rule], cost[rule] = ARGV[5 * rule - 2] + 1, tonumber(ARGV[5 * rule + 1])
   standing[rule] = throttle(call, rule, 0)
   refused[rule] = 0
-  if purpose < 2 and cost[rule] > standing[rule][3] then refused[rule], fits = 1, false end
+  if purpose < 2 and cost[rule] > standing[rule][3] then
+    refused[rule] = 1
+    if ARGV[5 * rule + 2] == '0' then fits = false end
+  end
 end
 
 -- Gives back as much as is spent. The module cannot go below nothing: it would fail, and leave a key without a TTL.
@@ -56,18 +60,26 @@ if purpose >= 2 then
   end
 elseif purpose == 1 and fits then
   for rule = 1, rules do
-    local charged = throttle(call, rule, cost[rule])
-    if charged[1] == 1 and cost[rule] > 0 then
-      -- The clock has stepped back meanwhile.
-      for before = 1, rule - 1 do give(before) end
-      standing[rule], refused[rule] = charged, 1
-      break
+    if refused[rule] == 0 then
+      local charged = throttle(call, rule, cost[rule])
+      standing[rule] = charged
+      if charged[1] == 1 and cost[rule] > 0 then
+        -- The clock has stepped back meanwhile.
+        refused[rule] = 1
+        if ARGV[5 * rule + 2] == '0' then
+          for before = 1, rule - 1 do
+            if refused[before] == 0 then give(before) end
+          end
+          break
+        end
+      end
     end
-    standing[rule] = charged
   end
-else
+end
+
+if purpose < 2 then
   for rule = 1, rules do
-    if cost[rule] > standing[rule][3] and cost[rule] <= capacity[rule] then
+    if refused[rule] == 1 and cost[rule] > standing[rule][3] and cost[rule] <= capacity[rule] then
       local tried = throttle(call, rule, cost[rule])
       -- Earned just now: then the next try will fit.
       if tried[1] == 0 then give(rule) end

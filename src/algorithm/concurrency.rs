@@ -4,7 +4,7 @@
 //! - `retry_after`: until so many leases have expired that there is room, if no holder renews one or gives one back before.
 //! - `reset_after`: the time of a lease while any is held; zero when none is. All may be given back long before.
 //!
-//! A cost is one lease, whatever its size, or none if it is zero. A lease expires at its time, not after. Those that have expired
+//! A cost is one lease, or none if it is zero: whoever asks for more takes one, and needs room for as many. A lease expires at its time, not after. Those that have expired
 //! are removed with the next lease that is granted or renewed, so that a refusal writes nothing.
 //!
 //! A lease that lies further ahead than a new one would is from a clock that has gone back, or from a longer lease time: it is
@@ -68,11 +68,11 @@ impl Params {
         state.insert(Lease { until: at.now + self.lease, id });
     }
 
-    /// Extends the lease `id`. One that has expired or is not known is granted anew if there is room. How long it must wait
-    /// otherwise: its holder has lost it.
-    pub(super) fn renew(&self, state: &mut State, at: Moment, id: u64) -> Wait {
+    /// Extends the lease `id`. One that has expired or is not known is granted anew if there is the room it needs. How long it
+    /// must wait otherwise: its holder has lost it.
+    pub(super) fn renew(&self, state: &mut State, at: Moment, id: u64, need: u64) -> Wait {
         let held = state.leases.iter().any(|lease| lease.id == id && lease.until > at.now);
-        let wait = if held { Wait::None } else { self.room_after(state, at) };
+        let wait = if held { Wait::None } else { self.room_after(state, at, need) };
         if wait == Wait::None {
             self.hold(state, at, id);
         }
@@ -84,9 +84,13 @@ impl Params {
         state.remove(id).is_some()
     }
 
-    fn room_after(&self, state: &State, at: Moment) -> Wait {
+    fn room_after(&self, state: &State, at: Moment, need: u64) -> Wait {
+        if need > self.limit {
+            return Wait::Never;
+        }
         let expired = state.expired(at.now);
-        let excess = (state.leases.len() - expired + 1).saturating_sub(self.limit as usize);
+        // There are no more leases than the limit has been, nor is there need of more.
+        let excess = (state.leases.len() - expired + need as usize).saturating_sub(self.limit as usize);
         match excess.checked_sub(1).and_then(|before| state.leases.get(expired + before)) {
             None => Wait::None,
             Some(lease) => Wait::Micros(lease.until - at.now),
@@ -110,8 +114,8 @@ impl Steps<Box<State>> for Params {
         repaired
     }
 
-    fn wait(&self, state: &Box<State>, at: Moment, _: u64) -> Wait {
-        self.room_after(state, at)
+    fn wait(&self, state: &Box<State>, at: Moment, need: u64) -> Wait {
+        self.room_after(state, at, need)
     }
 
     /// Leases have ids: see [`hold`](Params::hold).

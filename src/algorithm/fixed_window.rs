@@ -69,10 +69,10 @@ impl Steps<State> for Params {
     }
 
     #[inline]
-    fn wait(&self, state: &State, at: Moment, cost: u64) -> Wait {
-        if cost > self.limit {
+    fn wait(&self, state: &State, at: Moment, need: u64) -> Wait {
+        if need > self.limit {
             Wait::Never
-        } else if state.count + cost <= self.limit {
+        } else if state.count + need <= self.limit {
             Wait::None
         } else {
             Wait::Micros(state.start + state.window - at.now)

@@ -80,18 +80,18 @@ impl Parts {
 
     /// Advances, judges, charges if it fits, and answers what is left: the steps would each do the same work again.
     #[inline]
-    pub(crate) fn spend(&self, state: &mut State, at: Moment, cost: u64) -> (Wait, Left) {
+    pub(crate) fn spend(&self, state: &mut State, at: Moment, cost: u64, need: u64) -> (Wait, Left) {
         let tick = self.tick_of(at.now);
         let (used, repaced) = self.used(state, tick, at.now);
         let (mut used, mut changed) = (used.min(self.capacity), repaced || used > self.capacity);
-        let wait = match self.charge_of(cost) {
+        let wait = match self.charge_of(need) {
             None => Wait::Never,
-            Some(charge) if used <= self.capacity - charge => {
-                (used, changed) = (used + charge, true);
+            Some(need) if used <= self.capacity - need => {
+                (used, changed) = (used + cost * self.per_unit, true);
                 Wait::None
             }
-            Some(charge) => {
-                let excess = used - (self.capacity - charge);
+            Some(need) => {
+                let excess = used - (self.capacity - need);
                 Wait::Micros(self.micros_until(at.now, tick, self.ticks_for(excess)))
             }
         };
@@ -130,8 +130,8 @@ impl Steps<State> for Parts {
     }
 
     #[inline]
-    fn wait(&self, state: &State, at: Moment, cost: u64) -> Wait {
-        let Some(charge) = self.charge_of(cost) else { return Wait::Never };
+    fn wait(&self, state: &State, at: Moment, need: u64) -> Wait {
+        let Some(charge) = self.charge_of(need) else { return Wait::Never };
         match self.advanced(state, at).checked_sub(self.capacity - charge) {
             None | Some(0) => Wait::None,
             Some(excess) => Wait::Micros(self.micros_until(at.now, self.tick_of(at.now), self.ticks_for(excess))),

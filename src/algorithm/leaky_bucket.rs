@@ -39,8 +39,8 @@ impl Steps<State> for Parts {
     }
 
     #[inline]
-    fn wait(&self, state: &State, at: Moment, cost: u64) -> Wait {
-        let Some(charge) = self.charge_of(cost) else { return Wait::Never };
+    fn wait(&self, state: &State, at: Moment, need: u64) -> Wait {
+        let Some(charge) = self.charge_of(need) else { return Wait::Never };
         match state.water.checked_sub(self.capacity - charge) {
             None | Some(0) => Wait::None,
             Some(excess) => Wait::Micros(self.micros_until(at.now, self.tick_of(state.last), self.ticks_for(excess))),

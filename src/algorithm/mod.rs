@@ -13,8 +13,8 @@
 //!
 //! # Five steps
 //!
-//! Every algorithm has the same five: `advance` brings stored state up to now, `wait` judges a cost without spending it,
-//! `charge` spends it, `give` gives back what still counts of a charge, and `left` answers what remains. A store judges every rule of a
+//! Every algorithm has the same five: `advance` brings stored state up to now, `wait` judges what a cost needs without spending
+//! it: the cost, and what must be left for others; `charge` spends it, `give` gives back what still counts of a charge, and `left` answers what remains. A store judges every rule of a
 //! request before it charges any. What was admitted elsewhere is not judged again: `take` charges as much of it as is left.
 //!
 //! # Repairs
@@ -25,6 +25,7 @@
 
 pub(crate) mod ban;
 pub(crate) mod concurrency;
+pub(crate) mod fair;
 pub(crate) mod fixed_window;
 pub(crate) mod gcra;
 pub(crate) mod leaky_bucket;
@@ -34,6 +35,7 @@ pub(crate) mod sliding_counter;
 pub(crate) mod sliding_log;
 pub(crate) mod token_bucket;
 
+pub(crate) use fair::Fair;
 pub(crate) use parts::{Parts, Rate};
 
 /// Integers at or above this are not exact in Lua.
@@ -165,16 +167,17 @@ impl Params {
         step!(self, state, |params, own| Steps::advance(params, own, at), else false)
     }
 
-    /// How long `cost` must wait. A cost of zero is free and never waits, but for a ban, which refuses whatever the cost.
+    /// How long it takes until `need` units are there: a cost, and what must be left besides. Who needs nothing
+    /// never waits, but for a ban, which refuses whatever the cost.
     #[inline]
-    pub(crate) fn wait(&self, state: &State, at: Moment, cost: u64) -> Wait {
-        if cost == 0 && !matches!(self, Params::Ban(_)) {
+    pub(crate) fn wait(&self, state: &State, at: Moment, need: u64) -> Wait {
+        if need == 0 && !matches!(self, Params::Ban(_)) {
             return Wait::None;
         }
-        step!(self, state, |params, own| Steps::wait(params, own, at, cost), else Wait::Never)
+        step!(self, state, |params, own| Steps::wait(params, own, at, need), else Wait::Never)
     }
 
-    /// Spends `cost`, which `wait` has found to fit. A concurrency limit grants the lease `id`; others have no use for it.
+    /// Spends `cost`, whose need `wait` has found to be there. A concurrency limit grants the lease `id`; others have no use for it.
     #[inline]
     pub(crate) fn charge(&self, state: &mut State, at: Moment, cost: u64, id: u64) {
         if let (Params::Concurrency(params), State::Concurrency(own)) = (self, &mut *state)
@@ -216,13 +219,13 @@ impl Params {
     }
 
     /// Extends the lease `id` of a concurrency limit: see [`concurrency::Params::renew`]. `None` under others.
-    pub(crate) fn renew(&self, state: &mut State, at: Moment, id: u64) -> Option<Wait> {
+    pub(crate) fn renew(&self, state: &mut State, at: Moment, id: u64, need: u64) -> Option<Wait> {
         let Params::Concurrency(params) = self else { return None };
         if !self.wrote(state) {
             *state = self.fresh();
         }
         let State::Concurrency(own) = state else { return None };
-        Some(params.renew(own, at, id))
+        Some(params.renew(own, at, id, need))
     }
 
     /// Ends the lease `id` of a concurrency limit; `false` if there is none.
@@ -240,6 +243,14 @@ impl Params {
             Params::SlidingLog(_) => now,
             Params::Ban(_) => 0,
             _ => now.saturating_add(reset_after),
+        }
+    }
+
+    /// What a fixed window has in use, of which so much is left; zero under others.
+    pub(crate) fn used(&self, left: Left) -> u64 {
+        match self {
+            Params::FixedWindow(params) => params.limit.saturating_sub(left.remaining),
+            _ => 0,
         }
     }
 
@@ -264,7 +275,7 @@ impl Params {
 /// The five steps, alike for every algorithm.
 trait Steps<S> {
     fn advance(&self, state: &mut S, at: Moment) -> bool;
-    fn wait(&self, state: &S, at: Moment, cost: u64) -> Wait;
+    fn wait(&self, state: &S, at: Moment, need: u64) -> Wait;
     fn charge(&self, state: &mut S, at: Moment, cost: u64);
     /// Never more than still counts of the charge with this [receipt](Params::receipt): afterwards no more is left, now or later,
     /// than if it had never been made. Answers whether anything was given.

@@ -96,23 +96,23 @@ impl Steps<State> for Params {
         repaired
     }
 
-    fn wait(&self, state: &State, at: Moment, cost: u64) -> Wait {
-        if cost > self.limit {
+    fn wait(&self, state: &State, at: Moment, need: u64) -> Wait {
+        if need > self.limit {
             return Wait::Never;
         }
-        let spoken_for = state.current + cost;
+        let spoken_for = state.current + need;
         let room = self.limit.saturating_sub(spoken_for);
         if spoken_for <= self.limit && self.fading(state, at) <= room * self.window {
             return Wait::None;
         }
         let ticks = if spoken_for < self.limit {
-            // Until the previous window has faded enough; it is not zero, or the cost had fitted.
+            // Until the previous window has faded enough; it is not zero, or the need had fitted.
             self.window - room * self.window / state.previous
         } else if spoken_for == self.limit {
             self.window
         } else {
             // Not in this window: until the current one, as the next one's previous, has faded enough.
-            2 * self.window - (self.limit - cost) * self.window / state.current
+            2 * self.window - (self.limit - need) * self.window / state.current
         };
         Wait::Micros(self.until(state, at, ticks))
     }

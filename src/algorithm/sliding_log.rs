@@ -100,11 +100,11 @@ impl Steps<Box<State>> for Params {
         repaired
     }
 
-    fn wait(&self, state: &Box<State>, at: Moment, cost: u64) -> Wait {
-        if cost > self.limit {
+    fn wait(&self, state: &Box<State>, at: Moment, need: u64) -> Wait {
+        if need > self.limit {
             return Wait::Never;
         }
-        let excess = (state.used() + cost).saturating_sub(self.limit);
+        let excess = (state.used() + need).saturating_sub(self.limit);
         if excess == 0 {
             return Wait::None;
         }

@@ -76,8 +76,8 @@ impl Steps<State> for Parts {
     }
 
     #[inline]
-    fn wait(&self, state: &State, at: Moment, cost: u64) -> Wait {
-        let Some(charge) = self.charge_of(cost) else { return Wait::Never };
+    fn wait(&self, state: &State, at: Moment, need: u64) -> Wait {
+        let Some(charge) = self.charge_of(need) else { return Wait::Never };
         match (charge as i64).saturating_sub(state.level) {
             ..=0 => Wait::None,
             lack => {

@@ -196,6 +196,14 @@ impl HeadersBuilder {
         self
     }
 
+    /// Adds `X-RateLimit-Shadow` to responses of requests that [shadow](crate::Rule::shadow) rules would have refused, with the rules:
+    /// a list of names, each with what remains, `r`, and the seconds until the request would fit, `t`, if it ever would:
+    /// `"per-user";r=0;t=12`. For those who roll a limit out; it tells strangers of one that is not in force.
+    pub fn shadow(mut self) -> HeadersBuilder {
+        self.headers.shadow = true;
+        self
+    }
+
     /// Adds `Retry-After-Ms` to `Retry-After`: the same wait to the millisecond. Some SDKs prefer it.
     pub fn retry_after_ms(mut self) -> HeadersBuilder {
         self.headers.retry_after_ms = true;

@@ -99,7 +99,7 @@ impl Family {
         }
         let standing = match &self.rule {
             None => snapshot.tightest,
-            Some(rule) => snapshot.decision.standing(rule),
+            Some(rule) => snapshot.decision.standing(rule).filter(|standing| !standing.is_shadow()),
         };
         let Some(standing) = standing else { return };
         let written =

@@ -11,7 +11,7 @@ use super::{
     policies::{Policy, join_older},
     text::{Text, value},
 };
-use crate::decision::{Decision, Standing};
+use crate::decision::{Applied, Decision, Standing};
 
 pub(super) fn write(lists: Lists, snapshot: &Snapshot<'_>, headers: &mut HeaderMap) {
     if speaks_another(lists, headers) {
@@ -46,16 +46,21 @@ fn speaks_another(lists: Lists, headers: &HeaderMap) -> bool {
     })
 }
 
+/// The rules that applied but shadows: those hold nobody to a quota.
+fn enforced(decision: &Decision) -> impl Iterator<Item = &Applied> {
+    decision.applied().iter().filter(|applied| !applied.is_shadow())
+}
+
 /// `"per-user";q=20;w=12, "per-ip";q=1000;w=60`.
 fn named(snapshot: &Snapshot<'_>) -> Option<HeaderValue> {
     let policies = snapshot.decision.rules().policies();
     let partitions = snapshot.noted.partitions.as_ref();
-    if partitions.is_none() && snapshot.decision.applied().len() == policies.len() {
+    if partitions.is_none() && are_all(snapshot.decision) {
         return policies.all_named();
     }
     let mut text = Text::new();
-    for applied in snapshot.decision.applied() {
-        let Some(policy) = policies.get(applied.rule()) else { continue };
+    for applied in enforced(snapshot.decision) {
+        let Some(policy) = policies.of(applied.rule(), applied.is_critical()) else { continue };
         if !text.is_empty() {
             text.text(", ");
         }
@@ -70,19 +75,28 @@ fn named(snapshot: &Snapshot<'_>) -> Option<HeaderValue> {
 /// `20;w=12, 1000;w=60`.
 fn older(decision: &Decision) -> Option<HeaderValue> {
     let policies = decision.rules().policies();
-    if decision.applied().len() == policies.len() {
+    if are_all(decision) {
         return policies.all_older();
     }
-    let applied: Vec<&Policy> = decision.applied().iter().filter_map(|applied| policies.get(applied.rule())).collect();
+    let applied = enforced(decision);
+    let applied: Vec<&Policy> =
+        applied.filter_map(|applied| policies.of(applied.rule(), applied.is_critical())).collect();
     HeaderValue::try_from(join_older(applied.into_iter())).ok().filter(|value| !value.is_empty())
+}
+
+/// Whether every rule that is told of applied, as it does to ordinary requests.
+fn are_all(decision: &Decision) -> bool {
+    let policies = decision.rules().policies();
+    let ordinary = |applied: &&Applied| !applied.is_critical() && policies.of(applied.rule(), false).is_some();
+    enforced(decision).filter(ordinary).count() == policies.len()
 }
 
 /// `"per-user";r=0;t=1, "per-ip";r=871;t=36`.
 fn standings(snapshot: &Snapshot<'_>) -> Option<HeaderValue> {
     let policies = snapshot.decision.rules().policies();
     value(|text| {
-        for standing in snapshot.decision.standings() {
-            let Some(policy) = policies.get(standing.index()) else { continue };
+        for standing in snapshot.decision.standings().filter(|standing| !standing.is_shadow()) {
+            let Some(policy) = policies.of(standing.index(), standing.kept() == 0) else { continue };
             if !text.is_empty() {
                 text.text(", ");
             }
@@ -117,7 +131,7 @@ fn shown(remaining: u64, more_after: u64, cap_ratio: Option<f64>) -> u64 {
 /// Seconds until there is more to spend: the end of a fixed window, the leaving of a log's oldest entry, a bucket's next unit. A
 /// sliding counter may have more earlier.
 fn more_after(standing: &Standing<'_>, snapshot: &Snapshot<'_>) -> u64 {
-    let next = standing.limit().next_unit_after(standing.remaining(), standing.reset_after());
+    let next = standing.limit().next_unit_after(standing.remaining() + standing.kept(), standing.reset_after());
     // There is more by the time this request would fit, whatever the algorithm's own bound is.
     let next = standing.retry_after().map_or(next, |wait| next.min(wait));
     // Of a refusal it is not to lie beyond `Retry-After`.

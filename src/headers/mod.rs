@@ -12,6 +12,7 @@ pub(crate) mod names;
 mod partition;
 mod policies;
 mod retry_after;
+mod shadow;
 mod show;
 mod text;
 
@@ -63,6 +64,7 @@ pub struct Headers {
     tells_time: bool,
     retry_after_ms: bool,
     degraded: bool,
+    shadow: bool,
     only_below: Option<f64>,
     on_redirects: bool,
     hide_when: Option<Hides>,
@@ -93,6 +95,7 @@ impl Headers {
             families,
             retry_after_ms: false,
             degraded: false,
+            shadow: false,
             only_below: None,
             on_redirects: true,
             hide_when: None,
@@ -113,7 +116,12 @@ impl Headers {
         let always = std::iter::once(names::RETRY_AFTER);
         let milliseconds = self.retry_after_ms.then_some(names::RETRY_AFTER_MS);
         let degraded = self.degraded.then_some(names::DEGRADED);
-        always.chain(milliseconds).chain(degraded).chain(self.families.iter().flat_map(|family| family.names()))
+        let shadow = self.shadow.then_some(names::SHADOW);
+        always
+            .chain(milliseconds)
+            .chain(degraded)
+            .chain(shadow)
+            .chain(self.families.iter().flat_map(|family| family.names()))
     }
 
     /// The longest wait or reset that is told.
@@ -179,7 +187,7 @@ impl Headers {
     /// Whether there is anything to write.
     #[inline]
     fn tells_of(&self, decision: &Decision) -> bool {
-        self.speaks_of(decision) || self.degradation(decision).is_some()
+        self.speaks_of(decision) || self.degradation(decision).is_some() || self.shadow && decision.would_refuse()
     }
 
     /// How the store failed, if that is to be shown.
@@ -197,9 +205,9 @@ impl Headers {
 
     /// Whether there are quota fields to write.
     fn speaks_of(&self, decision: &Decision) -> bool {
-        let low = |share| decision.tightest().is_some_and(|standing| is_below(&standing, share));
+        let low = |share| decision.tightest_quota().is_some_and(|standing| is_below(&standing, share));
         !self.families.is_empty()
-            && !decision.applied().is_empty()
+            && decision.applied().iter().any(|applied| !applied.is_shadow())
             && self.only_below.is_none_or(|share| decision.is_refused() || low(share))
     }
 
@@ -224,12 +232,18 @@ impl Headers {
         if let Some(kind) = self.degradation(decision) {
             set_default(response.headers_mut(), names::DEGRADED, kind);
         }
+        if self.shadow
+            && let Some(rules) = shadow::would_refuse(decision)
+        {
+            // A list: limiters further in may have said theirs. A full map leaves it out.
+            let _ = response.headers_mut().try_append(names::SHADOW, rules);
+        }
         if !self.speaks_of(decision) {
             return;
         }
         let snapshot = Snapshot {
             decision,
-            tightest: decision.tightest(),
+            tightest: decision.tightest_quota(),
             noted,
             retry_after,
             cap: self.cap(),
@@ -298,7 +312,7 @@ impl Snapshot<'_> {
 
 #[allow(clippy::cast_precision_loss)]
 fn is_below(standing: &Standing<'_>, share: f64) -> bool {
-    (standing.remaining() as f64) < share * standing.limit().quota().capacity() as f64
+    (standing.remaining() as f64) < share * standing.capacity() as f64
 }
 
 /// Sets a field that is not there; leaves it out where the map is full.
@@ -327,6 +341,7 @@ impl fmt::Debug for Headers {
             .field("families", &presets.collect::<Vec<_>>())
             .field("retry_after_ms", &self.retry_after_ms)
             .field("degraded", &self.degraded)
+            .field("shadow", &self.shadow)
             .field("only_below", &self.only_below)
             .field("on_redirects", &self.on_redirects)
             .field("hides", &self.hide_when.is_some())

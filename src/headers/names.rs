@@ -10,6 +10,7 @@ use super::{
 pub(crate) const RETRY_AFTER: HeaderName = header::RETRY_AFTER;
 pub(crate) const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 pub(crate) const DEGRADED: HeaderName = HeaderName::from_static("x-ratelimit-degraded");
+pub(crate) const SHADOW: HeaderName = HeaderName::from_static("x-ratelimit-shadow");
 pub(crate) const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 pub(crate) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 

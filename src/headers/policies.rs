@@ -22,8 +22,8 @@ pub(crate) struct Policies {
 
 #[derive(Debug)]
 pub(super) struct Policy {
-    /// Nothing is told of it.
-    unlimited: bool,
+    /// Nothing is told of it: there is no limit, or it is no quota of the caller's.
+    silent: bool,
     /// `"name";r=`, the name quoted and escaped.
     pub(super) remaining: String,
     /// `"name";q=100;w=60`.
@@ -34,6 +34,8 @@ pub(super) struct Policy {
     pub(super) capacity: HeaderValue,
     /// Tells the rule from others; a digest of its name.
     pub(super) bucket: Option<HeaderValue>,
+    /// What it is to critical requests, where something is kept for them.
+    critical: Option<Box<Policy>>,
 }
 
 #[derive(Debug)]
@@ -43,9 +45,10 @@ pub(super) struct Older {
 }
 
 impl Policies {
-    pub(crate) fn new<'a>(rules: impl Iterator<Item = (&'a str, &'a Limit)>) -> Policies {
-        let each: Box<[Policy]> = rules.map(|(name, limit)| Policy::new(name, limit)).collect();
-        let limited = || each.iter().filter(|policy| !policy.unlimited);
+    pub(crate) fn new<'a>(rules: impl Iterator<Item = (&'a str, &'a Limit, bool)>) -> Policies {
+        let policies = rules.map(|(name, limit, is_quota)| Policy::of(name, limit, is_quota));
+        let each: Box<[Policy]> = policies.collect();
+        let limited = || each.iter().filter(|policy| !policy.silent);
         let named = limited().map(|policy| policy.named.as_str()).collect::<Vec<_>>().join(", ");
         let older = join_older(limited());
         let value = |text: String| HeaderValue::try_from(text).ok().filter(|value| !value.is_empty());
@@ -57,9 +60,11 @@ impl Policies {
         self.limited
     }
 
+    /// What is told of a rule to a request that may use all of it, or not what is reserved. `None`: nothing.
     #[inline]
-    pub(super) fn get(&self, rule: u16) -> Option<&Policy> {
-        self.each.get(usize::from(rule))
+    pub(super) fn of(&self, rule: u16, all: bool) -> Option<&Policy> {
+        let policy = self.each.get(usize::from(rule)).filter(|policy| !policy.silent)?;
+        Some(policy.critical.as_deref().filter(|_| all).unwrap_or(policy))
     }
 
     pub(super) fn all_named(&self) -> Option<HeaderValue> {
@@ -72,11 +77,19 @@ impl Policies {
 }
 
 impl Policy {
-    fn new(name: &str, limit: &Limit) -> Policy {
+    fn of(name: &str, limit: &Limit, is_quota: bool) -> Policy {
+        let capacity = limit.quota().capacity();
+        let critical = (limit.reserved() > 0).then(|| Box::new(Policy::new(name, limit, capacity)));
+        let ordinary = Policy::new(name, limit, capacity.saturating_sub(limit.reserved()));
+        Policy { silent: limit.is_unlimited() || !is_quota, critical, ..ordinary }
+    }
+
+    /// Of as much as a request can use.
+    fn new(name: &str, limit: &Limit, capacity: u64) -> Policy {
         let mut quoted = String::from("\"");
         push_escaped(&mut quoted, name);
         quoted.push('"');
-        let (quota, window) = quota_and_window(limit);
+        let (quota, window) = quota_and_window(limit, capacity);
         let named = match window {
             _ if limit.lease().is_some() => format!("{quoted};q={quota};qu=\"concurrent-requests\""),
             Some(window) => format!("{quoted};q={quota};w={window}"),
@@ -85,11 +98,12 @@ impl Policy {
         let older = window.map(|window| Older { quota, item: format!("{quota};w={window}") });
         let bucket: Vec<u8> = Sha256::digest(name).iter().take(16).flat_map(|byte| hex(*byte)).collect();
         Policy {
-            unlimited: limit.is_unlimited(),
+            silent: false,
+            critical: None,
             remaining: quoted + ";r=",
             named,
             older,
-            capacity: limit.quota().capacity().min(LARGEST).into(),
+            capacity: capacity.min(LARGEST).into(),
             bucket: HeaderValue::try_from(bucket).ok(),
         }
     }
@@ -108,12 +122,11 @@ pub(super) fn join_older<'a>(policies: impl Iterator<Item = &'a Policy>) -> Stri
 
 /// Units, and in how many seconds. A window of a part of a second is told as a whole one where it divides one, and else left
 /// out; as is a calendar's month, which has no one length.
-fn quota_and_window(limit: &Limit) -> (u64, Option<u64>) {
-    let capacity = limit.quota().capacity();
+fn quota_and_window(limit: &Limit, capacity: u64) -> (u64, Option<u64>) {
     if limit.lease().is_some() {
         return (capacity, None);
     }
-    let Some(period) = limit.period() else { return (capacity.min(LARGEST), None) };
+    let Some(period) = limit.period(capacity) else { return (capacity.min(LARGEST), None) };
     let second = Duration::from_secs(1);
     if period >= second {
         return (capacity.min(LARGEST), Some(ceil_seconds(period)));

@@ -47,13 +47,13 @@ impl Show {
 
     #[inline]
     pub(super) fn value(&self, snapshot: &Snapshot<'_>, standing: &Standing<'_>) -> Option<HeaderValue> {
-        let policy = || snapshot.decision.rules().policies().get(standing.index());
+        let policy = || snapshot.decision.rules().policies().of(standing.index(), standing.kept() == 0);
         let at = || snapshot.noted.now.saturating_add(reset(standing, snapshot.cap_of(standing)));
         let after = || reset(standing, snapshot.cap_of(standing));
         match self {
             Show::Limit => policy().map(|policy| policy.capacity.clone()),
             Show::Remaining => number(remaining(standing)),
-            Show::Used => number(standing.limit().quota().capacity().saturating_sub(remaining(standing))),
+            Show::Used => number(standing.capacity().saturating_sub(remaining(standing))),
             Show::Unix => number(ceil_seconds(at())),
             Show::UnixMillis => value(|text| decimal(at(), text)),
             Show::Delta => number(ceil_seconds(after())),
@@ -63,7 +63,7 @@ impl Show {
             Show::SameAsRetryAfter => number(told(snapshot, standing)),
             Show::Draft7 => value(|text| {
                 text.text("limit=");
-                text.number(standing.limit().quota().capacity());
+                text.number(standing.capacity());
                 text.text(", remaining=");
                 text.number(remaining(standing));
                 text.text(", reset=");

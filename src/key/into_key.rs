@@ -20,6 +20,15 @@ pub enum Found {
     Refuse(StatusCode),
 }
 
+impl Found {
+    pub(crate) fn key(&self) -> Option<&Key> {
+        match self {
+            Found::Key(key) => Some(key),
+            Found::Absent | Found::Refuse(_) => None,
+        }
+    }
+}
+
 /// What a key closure may return.
 ///
 /// Strings, bytes, numbers, addresses, tuples of up to four of these; an `Option`, where `None` means that the rule does not

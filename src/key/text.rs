@@ -62,6 +62,11 @@ impl Key {
         Key(text)
     }
 
+    /// The key of a count for each tenant under this key.
+    pub(crate) fn of_tenant(&self, between: u8, tenant: Option<&Key>) -> Key {
+        Key([&*self.0, &[between], tenant.map_or(&[], Key::as_bytes)].concat())
+    }
+
     /// One key of several.
     pub(crate) fn join<const N: usize>(parts: [Key; N]) -> Key {
         let mut text = Vec::with_capacity(parts.iter().map(|part| part.0.len() + 3).sum());

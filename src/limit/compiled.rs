@@ -2,7 +2,7 @@ use std::{fmt, time::Duration};
 
 use super::{Quota, quota::Period};
 use crate::{
-    algorithm::{Params, Parts, ban, concurrency, fixed_window, sliding_counter, sliding_log},
+    algorithm::{Fair, Params, Parts, ban, concurrency, fixed_window, sliding_counter, sliding_log},
     error::BuildError,
 };
 
@@ -49,6 +49,10 @@ pub struct Limit {
     algorithm: Algorithm,
     quota: Quota,
     params: Params,
+    /// Units that are kept for critical requests.
+    reserved: u64,
+    /// Units that a tenant leaves to others at most; zero: it is not shared.
+    share: u64,
 }
 
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -75,13 +79,13 @@ impl Limit {
             // Nobody counts by these; should somebody, it is as good as no limit.
             let start = fixed_window::Start::Aligned(0);
             let params = fixed_window::Params { limit: LARGEST, window: micros(SHORTEST), start };
-            return Ok(Limit { algorithm, quota, params: Params::FixedWindow(params) });
+            return Ok(Limit { algorithm, quota, params: Params::FixedWindow(params), reserved: 0, share: 0 });
         }
         let (amount, window) = (quota.amount(), quota.window());
         if algorithm == Algorithm::Concurrency {
             let params = concurrency::Params { limit: amount, lease: micros(window) };
             check_leases(rule, &params, window)?;
-            return Ok(Limit { algorithm, quota, params: Params::Concurrency(params) });
+            return Ok(Limit { algorithm, quota, params: Params::Concurrency(params), reserved: 0, share: 0 });
         }
         if !(1..=LARGEST).contains(&amount) {
             return bad("quota", format!("an amount of {amount} is out of range; give 1 to {LARGEST} units"));
@@ -156,13 +160,63 @@ impl Limit {
             Algorithm::Concurrency => Params::Concurrency(concurrency::Params { limit: amount, lease: micros }),
             Algorithm::Ban => return bad("algorithm", "a ban is no limit of its own; say .ban(..) of a rule".into()),
         };
-        Ok(Limit { algorithm, quota, params })
+        Ok(Limit { algorithm, quota, params, reserved: 0, share: 0 })
+    }
+
+    /// This limit with so many units kept for critical requests.
+    pub(crate) fn reserving(self, units: u64) -> Limit {
+        Limit { reserved: units, ..self }
+    }
+
+    /// This limit shared by tenants, of which each leaves so many units to the others at most.
+    pub(crate) fn shared(self, share: u64) -> Limit {
+        Limit { share, ..self }
+    }
+
+    /// Whether tenants share it.
+    #[cfg(feature = "redis")]
+    pub(crate) fn is_shared(&self) -> bool {
+        self.share > 0
+    }
+
+    /// What tenants must leave of it.
+    pub(crate) fn fair(&self) -> Fair {
+        Fair::new(self.quota.capacity(), self.share)
+    }
+
+    /// How the use of one tenant is counted: in windows as long as it takes to earn the capacity, and without an end. `None` if
+    /// this limit cannot be shared.
+    pub(crate) fn for_tenants(&self) -> Option<Limit> {
+        let window = match self.params {
+            Params::FixedWindow(params) if params.start == fixed_window::Start::FirstRequest => params.window,
+            Params::FixedWindow(params) => {
+                return Some(Limit {
+                    params: Params::FixedWindow(fixed_window::Params { limit: LARGEST, ..params }),
+                    ..*self
+                });
+            }
+            Params::Concurrency(_) => return None,
+            _ => micros(self.period(self.quota.capacity())?),
+        };
+        let start = fixed_window::Start::Aligned(0);
+        let params = Params::FixedWindow(fixed_window::Params { limit: LARGEST, window, start });
+        Some(Limit { algorithm: Algorithm::FixedWindow, params, reserved: 0, share: 0, ..*self })
+    }
+
+    /// As many units of a smaller limit as are kept of this one; a unit at least stays for ordinary requests.
+    fn keep_again(&self, smaller: Limit) -> Limit {
+        let (capacity, whole) = (u128::from(smaller.quota.capacity()), u128::from(self.quota.capacity().max(1)));
+        let again = |units: u64| {
+            let units = (capacity * u128::from(units)).div_ceil(whole).min(capacity.saturating_sub(1));
+            u64::try_from(units).unwrap_or(0)
+        };
+        smaller.reserving(again(self.reserved)).shared(again(self.share))
     }
 
     /// A ban, which is counted in strikes.
     pub(super) fn of_ban(params: ban::Params) -> Limit {
         let quota = Quota::per(params.strikes, Duration::from_micros(params.window));
-        Limit { algorithm: Algorithm::Ban, quota, params: Params::Ban(params) }
+        Limit { algorithm: Algorithm::Ban, quota, params: Params::Ban(params), reserved: 0, share: 0 }
     }
 
     /// This limit with the given share of its quota, more than 0 and at most 1, rounded down. Less than one unit a window becomes
@@ -179,7 +233,7 @@ impl Limit {
         if let Params::Concurrency(params) = self.params {
             let limit = of(params.limit).max(1);
             let params = Params::Concurrency(concurrency::Params { limit, ..params });
-            return Limit { quota: Quota::per(limit, self.quota.window()), params, ..*self };
+            return self.keep_again(Limit { quota: Quota::per(limit, self.quota.window()), params, ..*self });
         }
         let mut amount = of(self.quota.amount());
         let mut whole = self.quota;
@@ -194,7 +248,7 @@ impl Limit {
             let quota = whole.with_amount(round_down(amount, digits));
             let quota = burst.map_or(quota, |burst| quota.burst(round_down(burst, digits)));
             if let Ok(limit) = Limit::new("", self.algorithm, quota, start) {
-                return limit;
+                return self.keep_again(limit);
             }
         }
         *self
@@ -233,11 +287,29 @@ impl Limit {
         &self.params
     }
 
-    /// The time in which a spent capacity is earned back: the window, or `capacity / rate` of a bucket. Months have no one length.
-    pub(crate) fn period(&self) -> Option<Duration> {
+    /// The units that are kept for critical requests: see [`Rule::reserve`](crate::Rule::reserve).
+    #[inline]
+    pub fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
+    /// Units as the scripts count them.
+    #[cfg(feature = "redis")]
+    pub(crate) fn parts_of(&self, units: u64) -> u64 {
         match self.params {
             Params::TokenBucket(parts) | Params::LeakyBucket(parts) | Params::Gcra(parts) => {
-                Some(Duration::from_micros(parts.capacity.div_ceil(parts.per_tick) * parts.tick))
+                units.saturating_mul(parts.per_unit)
+            }
+            _ => units,
+        }
+    }
+
+    /// The time in which so many spent units are earned back: the window, or `units / rate` of a bucket. Months have no one length.
+    pub(crate) fn period(&self, units: u64) -> Option<Duration> {
+        match self.params {
+            Params::TokenBucket(parts) | Params::LeakyBucket(parts) | Params::Gcra(parts) => {
+                let parts_of = units.saturating_mul(parts.per_unit).min(parts.capacity);
+                Some(Duration::from_micros(parts_of.div_ceil(parts.per_tick) * parts.tick))
             }
             _ => (self.quota.period() != Period::CalendarMonth).then(|| self.quota.window()),
         }

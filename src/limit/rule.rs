@@ -2,7 +2,7 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use http::{request::Parts, response};
 
-use super::{Algorithm, Ban, Limit, OnFailure, Quota, compiled::micros, settle::Settle};
+use super::{Algorithm, Ban, FairShare, Limit, OnFailure, Quota, compiled::micros, reserve::Reserve, settle::Settle};
 use crate::{
     algorithm::fixed_window::Start,
     error::BuildError,
@@ -38,6 +38,11 @@ pub struct Rule {
     pub(crate) on_failure: Option<OnFailure>,
     pub(crate) settle: Settle,
     pub(crate) ban: Option<Ban>,
+    pub(crate) reserve: Option<Reserve>,
+    pub(crate) protects_service: bool,
+    pub(crate) fair_share: Option<FairShare>,
+    /// The share of keys that it is enforced for, in percent.
+    pub(crate) roll_out: f64,
 }
 
 /// How long a lease lasts unless a rule says otherwise.
@@ -100,6 +105,10 @@ impl Rule {
             on_failure: None,
             settle: Settle::default(),
             ban: None,
+            reserve: None,
+            protects_service: false,
+            fair_share: None,
+            roll_out: 100.0,
         }
     }
 
@@ -283,6 +292,56 @@ impl Rule {
         self
     }
 
+    /// Keeps a share of the limit for critical requests: those that the closure is true for may use all of it, the others no more
+    /// than the rest. Under [`Limiter::acquire`](crate::Limiter::acquire), [`Call::critical`](crate::Call::critical) says which
+    /// they are.
+    ///
+    /// ```
+    /// use sluicegate::{key, Quota, Rule};
+    ///
+    /// // However many reports are drawn up, a fifth stays for those who pay.
+    /// Rule::fixed_window("fleet", Quota::per_second(10_000))
+    ///     .key(key::global())
+    ///     .reserve(0.20, |req| req.uri.path() == "/v1/charges")
+    ///     .protects_service();
+    /// ```
+    ///
+    /// Of windows and of places at the same time, ordinary requests have at most the rest. A bucket is never emptied below the
+    /// reserve by them, and what flows in above it is theirs too. Each caller's quota fields show what that request could use.
+    pub fn reserve<F>(mut self, share: f64, is_critical: F) -> Rule
+    where
+        F: Fn(&Parts) -> bool + Send + Sync + 'static,
+    {
+        self.reserve = Some(Reserve { share, is_critical: Arc::new(is_critical) });
+        self
+    }
+
+    /// Shares the limit fairly among tenants, told apart by a key of their own: while it is short of what is asked for, whoever has
+    /// had less comes first. The share is what stays free for others at most, whatever one tenant asks for, and what all of at least
+    /// `1 / share` tenants can have; shares that nobody asks for may be used by the rest.
+    ///
+    /// ```
+    /// use sluicegate::{key, Quota, Rule};
+    ///
+    /// // A hundred a second for all tenants together. The five busiest do not starve the others.
+    /// Rule::token_bucket("exports", Quota::per_second(100)).key(key::global()).fair_share(0.2, key::header("x-tenant"));
+    /// ```
+    ///
+    /// Requests without such a key are one tenant together. Without HTTP, [`Call::tenant`](crate::Call::tenant) names it. How it
+    /// works is in the [guide](crate::guide::quotas#fair-shares).
+    pub fn fair_share(mut self, share: f64, tenant: impl Into<KeyBy>) -> Rule {
+        self.fair_share = Some(FairShare { share, tenant: tenant.into() });
+        self
+    }
+
+    /// Says that the rule protects the service, and does not hold its caller to a quota. What it refuses is answered with 503 and
+    /// the problem type `temporary-reduced-capacity`, unless a quota refuses it too: then with 429. Quota fields do not show the
+    /// rule, nor do refusals name it; the wait of a refusal is for all of them.
+    pub fn protects_service(mut self) -> Rule {
+        self.protects_service = true;
+        self
+    }
+
     /// What happens under this rule when the store gives no answer in time: the limiter's
     /// [`on_failure`](crate::LimiterBuilder::on_failure) unless said otherwise, which is [`OnFailure::Local`].
     ///
@@ -294,6 +353,41 @@ impl Rule {
     /// ```
     pub fn on_failure(mut self, on_failure: OnFailure) -> Rule {
         self.on_failure = Some(on_failure);
+        self
+    }
+
+    /// Watches before it enforces: the rule is charged and reported as ever, and never refuses. What it would have refused is told by
+    /// [`Decision::would_refuse`](crate::Decision::would_refuse), to an [`Observer`](crate::Observer) too, in the log, and in a
+    /// [header](crate::HeadersBuilder::shadow) if one asks for it; such a request is not charged under this rule, as it would not be if
+    /// it were refused. The quota fields do not show the rule.
+    ///
+    /// ```
+    /// use sluicegate::{key, Quota, Rule};
+    ///
+    /// Rule::gcra("per-user", Quota::per_second(5)).key(key::header("x-user")).shadow();
+    /// ```
+    ///
+    /// The same as [`roll_out(0)`](Rule::roll_out). For all rules at once, and live, there is
+    /// [`Limiter::set_shadow`](crate::Limiter::set_shadow). See the page on [shadows](crate::guide::shadow).
+    pub fn shadow(self) -> Rule {
+        self.roll_out(0)
+    }
+
+    /// Enforces the rule for this share of its keys, in percent, and is a [shadow](Rule::shadow) to the others. Which keys those are
+    /// is the same in every process and release, and a larger share only adds keys. 100 unless said otherwise; said twice, the last
+    /// holds.
+    ///
+    /// ```
+    /// use sluicegate::{key, Quota, Rule};
+    ///
+    /// Rule::gcra("per-user", Quota::per_second(5)).key(key::header("x-user")).roll_out(5);
+    /// Rule::gcra("per-ip", Quota::per_second(50)).key(key::ip()).roll_out(0.5);
+    /// ```
+    ///
+    /// A rule with one key, such as [`key::global()`](crate::key::global), is enforced for all or for none. A key closure's own
+    /// refusals are without a key, and hold when the share is 100.
+    pub fn roll_out(mut self, percent: impl Into<f64>) -> Rule {
+        self.roll_out = percent.into();
         self
     }
 
@@ -354,6 +448,9 @@ impl Rule {
                 "the cost cannot be settled by the head and by the bytes of a response; give one".into(),
             );
         }
+        if !(0.0..=100.0).contains(&self.roll_out) {
+            return bad("roll_out", format!("{} is out of range; give 0 to 100 percent", self.roll_out));
+        }
         if let Some(problem) = self.key.as_ref().and_then(KeyBy::problem) {
             return bad("key", problem.to_owned());
         }
@@ -373,6 +470,26 @@ impl Rule {
         }
         self.check_ban()?;
         let quota = self.lease.map_or(self.quota, |lease| Quota::per(self.quota.amount(), lease));
-        Limit::new(name, self.algorithm, quota, self.start)
+        let limit = Limit::new(name, self.algorithm, quota, self.start)?;
+        // Where there is no limit, there is nothing to keep.
+        if limit.is_unlimited() {
+            return Ok(limit);
+        }
+        let limit = match &self.fair_share {
+            Some(fair) => fair.check(limit).or_else(|(field, text)| bad(field, text))?,
+            None => limit,
+        };
+        let Some(reserve) = &self.reserve else { return Ok(limit) };
+        match reserve.units(limit.quota().capacity()) {
+            Some(units) => Ok(limit.reserving(units)),
+            None => {
+                let (share, capacity) = (reserve.share, limit.quota().capacity());
+                let text = format!(
+                    "{share} of {capacity} leaves nothing to one of the two; give more than 0 and less than 1, and leave ordinary \
+                     requests a unit at least"
+                );
+                bad("reserve", text)
+            }
+        }
     }
 }

@@ -47,7 +47,7 @@ impl Limiter {
         let rule = self.0.rules.get(pick.rule)?;
         let ban = rule.ban()?;
         let line = Line::new(&ban.scope, pick.key.as_bytes(), &ban.limit, 0);
-        Some(Line { on_failure: rule.on_failure(), ..line })
+        Some(Line { on_failure: rule.on_failure(), shadow: pick.shadow, ..line })
     }
 
     /// Adds the lines of bans, after those of the rules.
@@ -78,7 +78,9 @@ impl Limiter {
         }
         let banned = self.banned(picks.clone(), of_bans.iter().copied().map(Some));
         if purpose == Purpose::Spend {
-            for (pick, _) in picks.clone().zip(own).filter(|(_, verdict)| verdict.wait != Wait::None) {
+            let refused = picks.clone().zip(own).filter(|(_, verdict)| verdict.wait != Wait::None);
+            // A shadow refuses nobody: were these strikes, all would be banned when it is enforced.
+            for (pick, _) in refused.filter(|(pick, _)| !pick.shadow) {
                 // Whoever is banned already is refused for that.
                 let counts = self.ban_of(pick).is_some_and(CheckedBan::counts_refusals);
                 if counts && !banned.iter().any(|banned| banned.rule == pick.rule) {
@@ -86,11 +88,11 @@ impl Limiter {
                 }
             }
         }
-        let applied = picks.zip(own).map(|(pick, verdict)| Applied::new(pick.rule, pick.cost, verdict));
+        let applied = picks.zip(own).map(|(pick, verdict)| Applied::new(pick, verdict));
         self.told(Decision::new(Arc::clone(self.0.rules.handle()), applied).banned(banned))
     }
 
-    /// Of the verdicts over bans, in the order of the picks that have one, those that refuse.
+    /// Of the verdicts over bans, in the order of the picks that have one, those that refuse. A ban is a shadow where its rule is.
     pub(super) fn banned<'p>(
         &self,
         picks: impl Iterator<Item = &'p Pick>,
@@ -98,8 +100,8 @@ impl Limiter {
     ) -> Vec<Banned> {
         let picks = picks.filter(|pick| self.ban_of(pick).is_some());
         let refused = picks.zip(verdicts).filter_map(|(pick, verdict)| match verdict?.wait {
-            Wait::Micros(micros) => Some(Banned { rule: pick.rule, micros }),
-            Wait::None | Wait::Never => None,
+            Wait::Micros(micros) if !pick.shadow => Some(Banned { rule: pick.rule, micros }),
+            _ => None,
         });
         refused.collect()
     }

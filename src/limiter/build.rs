@@ -5,16 +5,17 @@ use super::{
     bans::CheckedBan,
     failures::Failures,
     leases::Leases,
-    rules::{CheckedRule, Rules},
+    rules::{CheckedRule, Rules, SharedBy},
     settler::Settler,
+    shadow::Shadow,
     shared::Shared,
 };
 use crate::{
     clock::Clock,
     error::BuildError,
-    limit::{Limit, OnFailure, Rule},
+    limit::{Limit, OnFailure, RollOut, Rule},
     observer::{Observer, Observers},
-    store::{Scope, Store},
+    store::{Scope, Store, TenantCount},
 };
 
 /// More in one decision is a mistake, and would make a very long script.
@@ -30,6 +31,7 @@ pub struct LimiterBuilder {
     on_failure: OnFailure,
     clock: Clock,
     observer: Option<Arc<dyn Observer>>,
+    shadow: bool,
 }
 
 impl LimiterBuilder {
@@ -42,6 +44,7 @@ impl LimiterBuilder {
             on_failure: OnFailure::default(),
             clock: Clock::store(),
             observer: None,
+            shadow: false,
         }
     }
 
@@ -92,6 +95,12 @@ impl LimiterBuilder {
         self
     }
 
+    /// Begins with all rules as shadows: see [`Limiter::set_shadow`], which ends that.
+    pub fn shadow(mut self, shadow: bool) -> LimiterBuilder {
+        self.shadow = shadow;
+        self
+    }
+
     /// The limiter.
     ///
     /// # Errors
@@ -123,7 +132,12 @@ impl LimiterBuilder {
                 Some(ban) => Some(CheckedBan { limit: ban.check(&rule.name)?, scope: scope.for_ban(), ban }),
                 None => None,
             };
+            let shared = rule.fair_share.zip(limit.for_tenants()).map(|(fair, limit)| SharedBy {
+                key: fair.tenant,
+                count: Arc::new(TenantCount { scope: scope.for_tenants(), limit }),
+            });
             let Some(key) = rule.key else { continue };
+            let roll_out = RollOut::new(&self.namespace, &rule.name, rule.roll_out);
             rules.push(CheckedRule {
                 index,
                 name: rule.name,
@@ -135,6 +149,10 @@ impl LimiterBuilder {
                 on_failure: rule.on_failure.unwrap_or(self.on_failure),
                 settle: rule.settle,
                 ban,
+                reserve: rule.reserve,
+                protects_service: rule.protects_service,
+                shared,
+                roll_out,
             });
         }
         // Where there is no limit, the store is never asked.
@@ -165,6 +183,7 @@ impl LimiterBuilder {
             warned_of_layering_twice: false.into(),
             observers,
             settler: Settler::new(),
+            shadow: Shadow::new(self.shadow),
         })))
     }
 }

@@ -30,6 +30,8 @@ pub(super) struct Entry<'a> {
     pub(super) usual_cost: bool,
     /// Whether there is nothing to ask: no key, or no limit.
     pub(super) left_out: bool,
+    /// Whose part of a shared limit it uses.
+    pub(super) tenant: Option<Box<Key>>,
 }
 
 impl<'a> Entry<'a> {
@@ -39,8 +41,14 @@ impl<'a> Entry<'a> {
             Found::Key(key) => key,
             Found::Absent | Found::Refuse(_) => Key::absent(),
         };
-        // Which rule that is, and what it costs, is filled in by the limiter that is asked.
-        Entry { name, pick: Pick { rule: 0, key, cost: 1 }, usual_cost: true, left_out: false }
+        // Which rule that is, and what else it says, is filled in by the limiter that is asked.
+        Entry {
+            name,
+            pick: Pick { rule: 0, key, cost: 1, shadow: false, critical: false, tenant: None },
+            usual_cost: true,
+            left_out: false,
+            tenant: None,
+        }
     }
 }
 
@@ -68,6 +76,21 @@ impl<'a> Call<'a> {
         if let Some(last) = self.entries_mut().last_mut() {
             last.pick.cost = units;
             last.usual_cost = false;
+        }
+        self
+    }
+
+    /// The call may use what the rules it names so far [reserve](crate::Rule::reserve) for critical ones.
+    pub fn critical(mut self) -> Call<'a> {
+        self.entries_mut().iter_mut().for_each(|entry| entry.pick.critical = true);
+        self
+    }
+
+    /// Who calls, of the tenants that [share](crate::Rule::fair_share) the limit of the rule named last. Calls without one are not
+    /// held to a fair share, and count in nobody's.
+    pub fn tenant(mut self, tenant: impl IntoKey) -> Call<'a> {
+        if let Some(last) = self.entries_mut().last_mut() {
+            last.tenant = tenant.into_key().key().cloned().map(Box::new);
         }
         self
     }

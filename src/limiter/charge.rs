@@ -68,8 +68,9 @@ impl Charge {
         let reserved = picks.filter_map(|pick| {
             let applied = decision.applied().iter().find(|applied| applied.rule() == pick.rule)?;
             let rule = rules.get(pick.rule)?;
-            // A place is free when its request ends, whatever it cost: nothing is left to settle.
-            let settled = AtomicBool::new(rule.limit().lease().is_some());
+            // A place is free when its request ends, whatever it cost, and what a shadow rule would have refused was not charged: nothing is
+            // left to settle.
+            let settled = AtomicBool::new(rule.limit().lease().is_some() || applied.would_refuse());
             let by_handler = by_handler(rule);
             Some(Reserved { pick, receipt: applied.receipt(), by_handler, settled })
         });
@@ -85,7 +86,7 @@ impl Charge {
     /// Says what the request really cost, under every rule whose cost is worked out for each request. Others count requests, and are
     /// left alone; [`settle_rule`](Charge::settle_rule) settles those too.
     ///
-    /// `false`: it was settled before, and this changes nothing. More than 2^32 units count as so many.
+    /// `false`: it was settled before, or nothing was charged, and this changes nothing. More than 2^32 units count as so many.
     pub fn settle(&self, units: u64) -> bool {
         let mut any = false;
         for reserved in self.0.reserved.iter().filter(|reserved| reserved.by_handler) {
@@ -96,7 +97,8 @@ impl Charge {
 
     /// Says what the request really cost under the rule of this name.
     ///
-    /// `false`: the rule did not apply, or was settled before, and this changes nothing.
+    /// `false`: the rule did not apply, would have refused as a [shadow](crate::Rule::shadow), or was settled before, and this changes
+    /// nothing.
     pub fn settle_rule(&self, rule: &str, units: u64) -> bool {
         self.reserved(rule).is_some_and(|reserved| self.settle_one(reserved, units))
     }

@@ -10,6 +10,7 @@ mod permit;
 mod pick;
 mod rules;
 mod settler;
+mod shadow;
 mod shared;
 
 use std::{
@@ -31,6 +32,7 @@ pub use permit::Permit;
 pub(crate) use pick::{Pick, Picked, Picks};
 pub(crate) use rules::Rules;
 use settler::Settler;
+use shadow::Shadow;
 pub(crate) use shared::Handle;
 use shared::Shared;
 
@@ -81,6 +83,7 @@ struct Inner {
     /// Told of what happens to settlements.
     observers: Observers,
     settler: Settler,
+    shadow: Shadow,
 }
 
 impl Limiter {
@@ -185,11 +188,15 @@ impl Limiter {
                 return Err(twice(entry.name));
             }
             entry.pick.rule = rule.index();
+            if let Some(tenant) = &entry.tenant {
+                entry.pick.tenant = rule.tenant(&entry.pick.key, Some(tenant));
+            }
             if entry.usual_cost {
                 entry.pick.cost = rule.usual_cost();
             } else if rule.limit().lease().is_some() {
                 entry.pick.cost = entry.pick.cost.min(1);
             }
+            entry.pick.shadow = self.is_shadow() || !rule.roll_out().enforces(entry.pick.key.as_bytes());
             entry.left_out = entry.pick.key.is_absent() || rule.limit().is_unlimited();
             any_left_out |= entry.left_out;
         }
@@ -268,7 +275,10 @@ impl Limiter {
         let ask = Ask { lines: &[line], purpose, time: self.0.clock.time() };
         let done = self.0.store.acquire_now(&ask, &mut answer)?;
         if let (Ok(()), [verdict]) = (&done, answer.verdicts()) {
-            let applied = Applied::new(pick.rule, pick.cost, verdict);
+            let applied = Applied::new(pick, verdict);
+            if applied.would_refuse() {
+                self.0.shadow.log_decision(&Decision::one(Arc::clone(self.0.rules.handle()), applied));
+            }
             if let Some(observer) = &self.0.observer {
                 tell_of_one(observer, self.0.rules.handle(), applied);
             }
@@ -299,7 +309,13 @@ impl Limiter {
     fn line<'a>(&'a self, pick: &'a Pick) -> Option<Line<'a>> {
         let rule = self.0.rules.get(pick.rule)?;
         let line = Line::new(rule.scope(), pick.key.as_bytes(), rule.limit(), pick.cost);
-        Some(Line { on_failure: rule.on_failure(), ..line })
+        Some(Line {
+            on_failure: rule.on_failure(),
+            shadow: pick.shadow,
+            critical: pick.critical,
+            tenant: pick.tenant.as_deref(),
+            ..line
+        })
     }
 
     /// Those of the rules, then those of their bans.
@@ -328,7 +344,7 @@ impl Limiter {
         if answer.verdicts.len() != picks.len() {
             return self.failed(miscounted(), picks);
         }
-        let applied = picks.zip(&answer.verdicts).map(|(pick, verdict)| Applied::new(pick.rule, pick.cost, verdict));
+        let applied = picks.zip(&answer.verdicts).map(|(pick, verdict)| Applied::new(pick, verdict));
         self.told(Decision::new(Arc::clone(self.0.rules.handle()), applied))
     }
 
@@ -341,10 +357,10 @@ impl Limiter {
         let mut applied = Vec::new();
         for pick in picks.clone() {
             match verdicts.next().copied().flatten() {
-                Some(verdict) => applied.push(Applied::new(pick.rule, pick.cost, &verdict)),
+                Some(verdict) => applied.push(Applied::new(pick, &verdict)),
                 None => {
                     let rule = self.0.rules.get(pick.rule);
-                    refused |= rule.is_some_and(|rule| rule.on_failure() == OnFailure::Refuse);
+                    refused |= !pick.shadow && rule.is_some_and(|rule| rule.on_failure() == OnFailure::Refuse);
                 }
             }
         }
@@ -355,6 +371,9 @@ impl Limiter {
 
     #[inline]
     fn told(&self, decision: Decision) -> Decision {
+        if decision.would_refuse() {
+            self.0.shadow.log_decision(&decision);
+        }
         if let Some(observer) = &self.0.observer {
             observer.decided(&decision);
         }

@@ -127,13 +127,19 @@ impl Limiter {
             Ok(answer) => self.decided(picks, answer, Purpose::Spend),
             Err(error) => self.failed(error, picks),
         };
-        if decision.is_allowed() && !claim.leases.is_empty() {
-            self.keep(&claim.leases, claim.runtime.as_ref());
-            return decision.holding(Permit(Arc::new(claim)));
+        if decision.is_refused() {
+            if !may_hold {
+                claim.void();
+            }
+            return decision;
         }
+        // Under a shadow rule there may have been no place.
+        let held =
+            |lease: &Lease| !decision.applied().iter().any(|it| it.rule() == lease.pick.rule && it.would_refuse());
+        self.keep(claim.leases.iter().filter(|lease| held(lease)), claim.runtime.as_ref());
         if !may_hold {
-            claim.void();
+            claim.leases.retain(|lease| held(lease));
         }
-        decision
+        if claim.leases.is_empty() { decision } else { decision.holding(Permit(Arc::new(claim))) }
     }
 }

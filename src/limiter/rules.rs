@@ -1,4 +1,4 @@
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use http::request::Parts;
 
@@ -6,9 +6,9 @@ use super::bans::CheckedBan;
 
 use crate::{
     headers::Policies,
-    key::KeyBy,
-    limit::{Cost, Limit, OnFailure, Settle, When},
-    store::Scope,
+    key::{Key, KeyBy},
+    limit::{Cost, Limit, OnFailure, Reserve, RollOut, Settle, When},
+    store::{Scope, Tenant, TenantCount},
 };
 
 /// The checked rules of a limiter.
@@ -24,7 +24,7 @@ pub(crate) struct Rules {
 /// A rule with everything about it worked out.
 pub(crate) struct CheckedRule {
     pub(super) index: u16,
-    pub(super) name: std::sync::Arc<str>,
+    pub(super) name: Arc<str>,
     pub(super) limit: Limit,
     pub(super) scope: Scope,
     pub(super) key: KeyBy,
@@ -33,6 +33,16 @@ pub(crate) struct CheckedRule {
     pub(super) on_failure: OnFailure,
     pub(super) settle: Settle,
     pub(super) ban: Option<CheckedBan>,
+    pub(super) roll_out: RollOut,
+    pub(super) reserve: Option<Reserve>,
+    pub(super) protects_service: bool,
+    pub(super) shared: Option<SharedBy>,
+}
+
+/// Who shares a rule's limit.
+pub(super) struct SharedBy {
+    pub(super) key: KeyBy,
+    pub(super) count: Arc<TenantCount>,
 }
 
 impl CheckedRule {
@@ -73,6 +83,30 @@ impl CheckedRule {
         matches!(self.cost, Cost::By(_))
     }
 
+    #[inline]
+    pub(super) fn roll_out(&self) -> RollOut {
+        self.roll_out
+    }
+
+    /// Whether the request may use what the rule reserves.
+    pub(super) fn is_critical(&self, head: &Parts) -> bool {
+        self.reserve.as_ref().is_some_and(|reserve| (reserve.is_critical)(head))
+    }
+
+    pub(super) fn shared(&self) -> Option<&SharedBy> {
+        self.shared.as_ref()
+    }
+
+    /// Who of those that share the limit it is, where it is shared.
+    pub(super) fn tenant(&self, key: &Key, tenant: Option<&Key>) -> Option<Box<Tenant>> {
+        Some(Box::new(Tenant::new(key, tenant, &self.shared.as_ref()?.count)))
+    }
+
+    /// Whether it is no quota of its caller's.
+    pub(crate) fn protects_service(&self) -> bool {
+        self.protects_service
+    }
+
     pub(super) fn settle(&self) -> &Settle {
         &self.settle
     }
@@ -103,8 +137,10 @@ impl CheckedRule {
 
 impl Rules {
     pub(super) fn new(rules: Vec<CheckedRule>) -> Rules {
-        let policies = Policies::new(rules.iter().map(|rule| (rule.name(), rule.limit())));
-        let any_waits = rules.iter().any(|rule| rule.key.waits());
+        let policies = Policies::new(rules.iter().map(|rule| (rule.name(), rule.limit(), !rule.protects_service)));
+        let waits =
+            |rule: &CheckedRule| rule.key.waits() || rule.shared.as_ref().is_some_and(|shared| shared.key.waits());
+        let any_waits = rules.iter().any(waits);
         let any_settles = rules.iter().any(CheckedRule::needs_charge);
         let any_bans = rules.iter().any(|rule| rule.ban.is_some());
         let shortest_lease = rules.iter().filter_map(|rule| rule.limit.lease()).min();

@@ -4,8 +4,9 @@
 //!
 //! | cause | HTTP | gRPC status |
 //! | --- | --- | --- |
-//! | a rule refused it | 429 | 8, `RESOURCE_EXHAUSTED` |
+//! | a quota refused it | 429 | 8, `RESOURCE_EXHAUSTED` |
 //! | it is [banned](crate::Ban) | 429, or 403 by choice | 8, or 7, `PERMISSION_DENIED` |
+//! | only rules that [protect the service](crate::Rule::protects_service) refused it | 503 | 14, `UNAVAILABLE` |
 //! | the store gave no answer, with [`OnFailure::Refuse`](crate::OnFailure::Refuse) | 503 | 14, `UNAVAILABLE` |
 //! | a key closure refused it | the closure's status | 16 for 401, 7 for 403, 5 for 404, and so on |
 //!
@@ -96,6 +97,8 @@ pub struct Refusal<'a> {
 pub enum Cause {
     /// A rule: its quota is used up, or can never hold the cost.
     Quota,
+    /// A rule that [protects the service](crate::Rule::protects_service), and no quota.
+    Service,
     /// The store gave no answer, and a rule refuses what it cannot judge.
     Store,
     /// A key closure.
@@ -140,7 +143,12 @@ impl<'a> Refusal<'a> {
         let (cause, status, retry_after) = if let Some(status) = banned {
             (Cause::Ban, status, retry_after())
         } else if decision.is_over_quota() {
-            (Cause::Quota, StatusCode::TOO_MANY_REQUESTS, retry_after())
+            let quota = decision.standings().any(|standing| standing.is_refused() && !standing.protects_service());
+            let (cause, status) = match quota {
+                true => (Cause::Quota, StatusCode::TOO_MANY_REQUESTS),
+                false => (Cause::Service, StatusCode::SERVICE_UNAVAILABLE),
+            };
+            (cause, status, retry_after())
         } else if decision.is_refused() {
             (Cause::Store, StatusCode::SERVICE_UNAVAILABLE, Some(edge.retry_after(Duration::from_secs(1))))
         } else {
@@ -158,7 +166,8 @@ impl<'a> Refusal<'a> {
         self.cause
     }
 
-    /// The status of the layer's own response: 429 for a quota, 503 for the store, 429 or 403 for a ban, a key closure's own.
+    /// The status of the layer's own response: 429 for a quota, 503 for the service and the store, 429 or 403 for a ban, a key closure's
+    /// own.
     pub fn status(&self) -> StatusCode {
         self.status
     }
@@ -184,14 +193,14 @@ impl<'a> Refusal<'a> {
         self.decision.is_some_and(Decision::can_never_fit)
     }
 
-    /// The rules that refused, or whose bans did, as far as the caller may know.
+    /// The quotas that refused, or whose bans did, as far as the caller may know.
     fn violated(&self) -> impl Iterator<Item = Standing<'a>> {
         let told = self.decision.filter(|_| !self.hidden);
         let standings = told.into_iter().flat_map(|decision| decision.standings());
         let bans = self.decision.filter(|_| self.cause == Cause::Ban).map(|decision| decision.banned_by());
         standings.filter(move |standing| match bans {
             Some(bans) => bans.iter().any(|banned| banned.rule == standing.index()),
-            None => standing.is_refused(),
+            None => standing.is_refused() && !standing.protects_service(),
         })
     }
 

@@ -15,7 +15,7 @@ pub(super) fn text(refusal: &Refusal<'_>) -> String {
     let (kind, title) = match refusal.cause() {
         Cause::Quota => ("quota-exceeded", "Quota Exceeded"),
         Cause::Ban => ("abnormal-usage-detected", "Abnormal Usage Detected"),
-        Cause::Store => ("temporary-reduced-capacity", "Temporary Reduced Capacity"),
+        Cause::Service | Cause::Store => ("temporary-reduced-capacity", "Temporary Reduced Capacity"),
         // Such a status says all there is to say.
         Cause::Key => {
             let title = status.canonical_reason().unwrap_or("Refused");

@@ -9,6 +9,9 @@ const MOST_NAMES: usize = 3;
 impl fmt::Display for Refusal<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.cause {
+            Cause::Service if self.can_never_fit() => {
+                return f.write_str("The request costs more than the service can take; retrying does not help.");
+            }
             Cause::Quota if self.can_never_fit() => {
                 f.write_str("The request costs more than the ")?;
                 self.quotas(f)?;
@@ -24,6 +27,7 @@ impl fmt::Display for Refusal<'_> {
                 f.write_str("Banned under the ")?;
                 self.quotas(f)?;
             }
+            Cause::Service => f.write_str("The service is at its capacity")?,
             Cause::Store => f.write_str("The request could not be checked against its quota")?,
             Cause::Key => f.write_str(self.status.canonical_reason().unwrap_or("The request was refused"))?,
         }

@@ -50,7 +50,8 @@ impl Shared {
                     return Ok(answer);
                 }
                 fill(&mut verdicts, &asked, answer.verdicts().iter().copied().map(Some));
-                charged = spend && answer.fits();
+                let lines: SmallVec<[Line<'_>; 4]> = pick(ask, |place| asked.get(place) == Some(&true)).collect();
+                charged = spend && Ask { lines: &lines, ..*ask }.admits(&answer);
                 open()
             }
             Some(Err(error)) => {
@@ -85,7 +86,9 @@ impl Shared {
         errors: Vec<Option<StoreError>>,
         charged: bool,
     ) -> StoreError {
-        if verdicts.iter().flatten().any(|verdict| verdict.wait != Wait::None) {
+        let refused =
+            |(line, verdict): (&Line<'_>, &Option<Verdict>)| verdict.is_some_and(|known| line.is_refused(&known));
+        if ask.lines.iter().zip(&verdicts).any(refused) {
             return error.with(Partial::new(verdicts.into_vec()).failing(errors));
         }
         let answered: SmallVec<[bool; 4]> = verdicts.iter().map(Option::is_some).collect();
@@ -95,7 +98,11 @@ impl Shared {
             if charged {
                 let lines = ask.lines.iter().zip(&verdicts).zip(&answered).filter(|(_, answered)| **answered);
                 let lines: SmallVec<[Line<'_>; 4]> = lines
-                    .filter_map(|((line, verdict), _)| Some(Line { receipt: verdict.as_ref()?.receipt, ..*line }))
+                    .filter_map(|((line, verdict), _)| {
+                        // A shadow that does not fit was not charged.
+                        let verdict = verdict.filter(|verdict| verdict.wait == Wait::None)?;
+                        Some(Line { receipt: verdict.receipt, ..*line })
+                    })
                     .collect();
                 self.give_back(&lines, ask.time);
             }
@@ -105,7 +112,8 @@ impl Shared {
             // What may have been charged is not charged once more, and leases are told of when they are renewed.
             let own = |place: usize| errors.get(place).and_then(Option::as_ref).unwrap_or(&error);
             let missed = |place: usize, line: &Line<'_>| {
-                let counts = line.on_failure == OnFailure::Local && line.limit.lease().is_none();
+                let fits = verdicts.get(place).copied().flatten().is_some_and(|verdict| verdict.wait == Wait::None);
+                let counts = line.on_failure == OnFailure::Local && line.limit.lease().is_none() && fits;
                 counts && missing(place) && !own(place).may_have_charged()
             };
             let lines: SmallVec<[Line<'_>; 4]> =
@@ -119,7 +127,7 @@ impl Shared {
 
     /// Whether a rule refuses what it cannot judge.
     fn refuses(&self, ask: &Ask<'_>, concerns: impl Fn(usize) -> bool) -> bool {
-        pick(ask, concerns).any(|line| line.on_failure == OnFailure::Refuse)
+        pick(ask, concerns).any(|line| line.refuses_unjudged())
     }
 
     /// Judges those of the lines that are to be counted here. Answers whether they fit.
@@ -143,7 +151,7 @@ impl Shared {
                 *known = Some(*verdict);
             }
         }
-        judged.iter().all(|verdict| verdict.wait == Wait::None)
+        !lines.iter().zip(&judged).any(|(line, verdict)| line.is_refused(verdict))
     }
 
     /// What a store that answers at once has failed to.

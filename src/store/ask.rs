@@ -6,7 +6,7 @@ use std::{
 
 use smallvec::SmallVec;
 
-use super::Id;
+use super::{Id, Tenant};
 pub use crate::algorithm::Wait;
 use crate::limit::{Limit, OnFailure, micros};
 
@@ -21,10 +21,19 @@ pub struct Ask<'a> {
     pub time: Time,
 }
 
+impl Ask<'_> {
+    /// Whether the answer admits what was asked for: every line fits that is no [shadow](Line::shadow). If it was to be spent, each
+    /// line was charged then that [fits](Verdict::wait).
+    #[inline]
+    pub fn admits(&self, answer: &Answer) -> bool {
+        !self.lines.iter().zip(answer.verdicts()).any(|(line, verdict)| line.is_refused(verdict))
+    }
+}
+
 /// What an ask is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Judge, and charge if every line fits.
+    /// Judge, and charge if every line fits; of [shadow](Line::shadow) lines those that do.
     Spend,
     /// Judge only; nothing is written.
     Peek,
@@ -111,12 +120,39 @@ pub struct Line<'a> {
     /// the name of the lease, whatever the purpose: a number that nobody else has. Of a line for a ban, with [`Purpose::Owe`]: the
     /// milliseconds of a ban by hand, or zero for strikes. Of no meaning elsewhere.
     pub receipt: u64,
+    /// Whether the line is only to be watched: that it does not fit keeps no other from being charged, and its
+    /// [`on_failure`](Line::on_failure) refuses nothing. If the others are charged, so is this one if it fits; if one of them does
+    /// not fit, nothing is charged here either. Its verdict says the wait in any case.
+    pub shadow: bool,
+    /// Whether the request may use what the limit [reserves](crate::Rule::reserve).
+    pub critical: bool,
+    /// Who of those that share the limit it is: see [`Rule::fair_share`](crate::Rule::fair_share). `None` where it is not shared.
+    pub tenant: Option<&'a Tenant>,
 }
 
 impl<'a> Line<'a> {
-    /// A line without a receipt, and with the default for failures.
+    /// A line of an ordinary request without a receipt, with the default for failures, and not a shadow.
     pub fn new(scope: &'a Scope, key: &'a [u8], limit: &'a Limit, cost: u64) -> Line<'a> {
-        Line { scope, key, limit, cost, on_failure: OnFailure::default(), receipt: 0 }
+        let on_failure = OnFailure::default();
+        Line { scope, key, limit, cost, on_failure, receipt: 0, shadow: false, critical: false, tenant: None }
+    }
+
+    /// The units that must be left for the line to fit: its cost, and for ordinary requests what the limit reserves. What is free
+    /// needs nothing.
+    #[inline]
+    pub fn need(&self) -> u64 {
+        if self.critical || self.cost == 0 { self.cost } else { self.cost.saturating_add(self.limit.reserved()) }
+    }
+
+    /// Whether the rule refuses what the store gives no answer to.
+    pub(crate) fn refuses_unjudged(&self) -> bool {
+        self.on_failure == OnFailure::Refuse && !self.shadow
+    }
+
+    /// Whether this verdict keeps the others from being charged.
+    #[inline]
+    pub(crate) fn is_refused(&self, verdict: &Verdict) -> bool {
+        verdict.wait != Wait::None && !self.shadow
     }
 
     /// The full name of the count, `namespace:v1:{key}:rule`, in three pieces.
@@ -171,6 +207,12 @@ impl Scope {
         Scope::new(&format!("{{{namespace}}}"), rule)
     }
 
+    /// The place of the counts of those who share the rule's limit.
+    pub(crate) fn for_tenants(&self) -> Scope {
+        let (before, after) = (self.before.clone(), format!("{}#share", self.after).into_boxed_str());
+        Scope::of(before, after, Arc::clone(&self.rule))
+    }
+
     /// The hash tag that is the same for every key, if there is one.
     pub(crate) fn tag(&self) -> Option<&str> {
         let (tag, _) = self.before.split_once('{')?.1.split_once('}')?;
@@ -215,7 +257,7 @@ impl Answer {
         &self.verdicts
     }
 
-    /// Whether every line fits.
+    /// Whether every line fits, shadows too: see [`Ask::admits`].
     #[inline]
     pub fn fits(&self) -> bool {
         self.verdicts.iter().all(|verdict| verdict.wait == Wait::None)
@@ -227,7 +269,7 @@ impl Answer {
 pub struct Verdict {
     /// How long this line's cost must wait.
     pub wait: Wait,
-    /// Units left: after the charge if all lines were charged, otherwise as they are.
+    /// Units left: after the charge if the line was charged, otherwise as they are.
     pub remaining: u64,
     /// Until the limit is as good as untouched, or for a sliding log until its oldest entry leaves.
     pub reset_after: u64,

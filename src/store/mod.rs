@@ -13,6 +13,7 @@ mod partial;
 mod redis;
 mod report;
 mod settlement;
+mod tenant;
 
 use std::{
     fmt,
@@ -31,6 +32,8 @@ pub use partial::Partial;
 pub use redis::{RedisStore, RedisStoreBuilder, Urls};
 pub use report::Report;
 pub use settlement::{Change, Settlement};
+pub use tenant::Tenant;
+pub(crate) use tenant::TenantCount;
 
 use crate::{
     error::{BuildError, StoreError},
@@ -50,7 +53,7 @@ pub type Settling<'a> = Pin<Box<dyn Future<Output = Vec<Result<(), StoreError>>>
 /// Keeps counts and decides.
 ///
 /// All lines of an ask are judged before any is charged, and either all are charged or none is, whoever else asks at the
-/// same time.
+/// same time. Those that are only [watched](Line::shadow) keep no other from it, and are charged with the others if they fit.
 pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Like [`acquire`](Store::acquire), where it needs no waiting: adds the verdicts to an empty `answer`. `None`: it does,
     /// and `acquire` is to be called.

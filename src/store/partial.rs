@@ -27,7 +27,7 @@ impl Partial {
         self
     }
 
-    /// Says that the lines with a verdict were charged, and stay so until somebody gives them back.
+    /// Says that the lines with a verdict were charged, those that fit, and stay so until somebody gives them back.
     pub fn charged(mut self, charged: bool) -> Partial {
         self.charged = charged;
         self
@@ -50,7 +50,7 @@ impl Partial {
         &self.errors
     }
 
-    /// Whether the lines with a verdict were charged.
+    /// Whether the lines with a verdict were charged, those that fit.
     pub fn is_charged(&self) -> bool {
         self.charged
     }

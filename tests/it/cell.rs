@@ -118,6 +118,20 @@ async fn several_rules_are_charged_together_or_not_at_all() {
 }
 
 #[tokio::test]
+async fn shadows_keep_nothing_from_being_charged() {
+    for version in WITH_MODULE {
+        let rules = [slow("one", 9), slow("shadow", 1).shadow(), slow("three", 3), slow("watched", 9).shadow()];
+        let limiter = limiter(version, rules);
+        crate::shadow::in_the_mix(&limiter, "k", &format!("{version:?}")).await;
+        // One rule alone is a command, and one that can never fit is not.
+        for cost in [1, 2] {
+            let decision = limiter.acquire(Call::new().key("shadow", ("k", 2)).cost(cost)).await;
+            assert!(decision.is_allowed() && decision.would_refuse(), "{version:?}: {decision:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn racing_requests_are_admitted_up_to_the_burst_exactly() {
     for version in WITH_MODULE {
         let limiter = limiter(version, [slow("wide", 100), slow("narrow", 40)]);

@@ -65,7 +65,9 @@ struct Subject {
 
 impl Subject {
     fn lines(&self, cost: u64, receipt: u64) -> Vec<Line<'_>> {
-        let lease = Line { receipt, ..Line::new(&self.leases.0, b"k", &self.leases.1, cost) };
+        // By its name, so that it is so whenever it is asked for again.
+        let critical = receipt.count_ones().is_multiple_of(3);
+        let lease = Line { receipt, critical, ..Line::new(&self.leases.0, b"k", &self.leases.1, cost) };
         let rate = self.rate.as_ref().map(|(scope, limit)| Line::new(scope, b"k", limit, cost));
         // A rate rule has receipts of its own, so it only stands beside leases where none is given back.
         std::iter::once(lease).chain(rate).collect()
@@ -74,7 +76,9 @@ impl Subject {
 
 fn limit(choice: usize) -> Limit {
     let (limit, lease) = limits()[choice];
-    Rule::concurrency("leases", limit).lease(lease).key(key::given()).check().expect("sound")
+    let rule = Rule::concurrency("leases", limit).lease(lease).key(key::given());
+    let rule = if choice == 2 { rule.reserve(0.4, |_| false) } else { rule };
+    rule.check().expect("sound")
 }
 
 /// `tolerance`: by an application's clocks that differ by so many microseconds.

@@ -6,6 +6,7 @@
 
 mod addresses;
 mod applies;
+mod ban_errors;
 mod ban_http;
 mod ban_traces;
 mod bans;
@@ -28,6 +29,7 @@ mod credentials;
 mod edge;
 mod exact_time;
 mod exactness;
+mod fair_share;
 mod fault_breaker;
 mod fault_cancel;
 mod fault_cluster_cut;
@@ -65,11 +67,14 @@ mod reconnecting;
 mod redis_store;
 mod refusals;
 mod replicas;
+mod reserve;
 mod resilience;
 mod scenarios;
 mod security;
 mod sentinel;
 mod settle;
+mod shadow;
+mod shadow_traces;
 mod support;
 #[cfg(feature = "tls")]
 mod tls;

@@ -37,6 +37,12 @@ pub fn rule(name: &'static str, quota: Quota, burst: u64) -> Rule {
     .key(key::given())
 }
 
+/// The rule as it is, or with a share kept for critical requests, where that leaves something to others.
+fn reserving(rule: Rule, share: u64) -> Rule {
+    let reserving = rule.clone().reserve(share as f64 / 10.0, |_| false);
+    if reserving.check().is_ok() { reserving } else { rule }
+}
+
 /// One thing that happens.
 #[derive(Clone, Debug)]
 enum Step {
@@ -46,8 +52,9 @@ enum Step {
     PassMicros(u64),
     /// The clock steps back, as a share of the window in thousandths.
     Back(u64),
-    Acquire(u64),
-    Peek(u64),
+    /// At a cost, by a critical request or another.
+    Acquire(u64, bool),
+    Peek(u64, bool),
     /// Exactly until the last refusal may be retried, less so many microseconds.
     Retry(u64),
     /// Another quota: one of a few.
@@ -55,12 +62,14 @@ enum Step {
 }
 
 fn step(steps_back: bool) -> impl Strategy<Value = Step> {
+    let critical = || prop::bool::weighted(0.3);
     prop_oneof![
         6 => (0u64..400).prop_map(Step::Pass),
         1 => (1_000u64..3_000).prop_map(Step::Pass),
         4 => (0u64..50).prop_map(Step::PassMicros),
-        30 => prop_oneof![4 => Just(1u64), 2 => 0u64..6, 1 => 0u64..40].prop_map(Step::Acquire),
-        3 => (0u64..6).prop_map(Step::Peek),
+        30 => (prop_oneof![4 => Just(1u64), 2 => 0u64..6, 1 => 0u64..40], critical())
+            .prop_map(|(cost, critical)| Step::Acquire(cost, critical)),
+        3 => (0u64..6, critical()).prop_map(|(cost, critical)| Step::Peek(cost, critical)),
         6 => (0u64..2).prop_map(Step::Retry),
         1 => (0usize..8).prop_map(Step::Change),
         u32::from(steps_back) => (0u64..2_000).prop_map(Step::Back),
@@ -91,7 +100,9 @@ async fn compare(server: &Backend, names: &[&'static str], trace: &Trace) {
     let mut now = BEGIN;
     let build = |backend: &Backend, quotas: &[(Quota, u64)]| -> Option<Limiter> {
         let builder = backend.builder().clock(Clock::manual(clock.clone()));
-        let rules = names.iter().zip(quotas).map(|(name, (quota, burst))| rule(name, *quota, *burst));
+        // Two in five keep nothing.
+        let rules = names.iter().zip(quotas);
+        let rules = rules.map(|(name, (quota, burst))| reserving(rule(name, *quota, *burst), burst % 5 * 2 / 3));
         rules.fold(builder, sluicegate::LimiterBuilder::rule).build().ok()
     };
     let count = names.len();
@@ -100,7 +111,7 @@ async fn compare(server: &Backend, names: &[&'static str], trace: &Trace) {
         return;
     };
     let mut window = quotas_at(0)[0].0.window();
-    let mut refused: Option<(Duration, u64)> = None;
+    let mut refused: Option<(Duration, (u64, bool))> = None;
     for (place, step) in trace.steps.iter().enumerate() {
         let share = |thousandths: u64| window.mul_f64(thousandths as f64 / 1_000.0);
         let whole = |duration: Duration| Duration::from_micros(duration.as_micros() as u64);
@@ -109,8 +120,8 @@ async fn compare(server: &Backend, names: &[&'static str], trace: &Trace) {
             Step::Pass(thousandths) => now += whole(share(*thousandths)),
             Step::PassMicros(micros) => now += Duration::from_micros(*micros),
             Step::Back(thousandths) => now = now.saturating_sub(whole(share(*thousandths))),
-            Step::Acquire(cost) => ask = Some((true, *cost)),
-            Step::Peek(cost) => ask = Some((false, *cost)),
+            Step::Acquire(cost, critical) => ask = Some((true, (*cost, *critical))),
+            Step::Peek(cost, critical) => ask = Some((false, (*cost, *critical))),
             Step::Retry(early) => {
                 if let Some((wait, cost)) = refused.take() {
                     now += wait.saturating_sub(Duration::from_micros(*early));
@@ -126,9 +137,16 @@ async fn compare(server: &Backend, names: &[&'static str], trace: &Trace) {
                 }
             }
         }
+        // A log on the server tells times apart within four years; what is older has long expired there, by real time.
+        if now > BEGIN + Duration::from_secs(4 * 365 * 86_400) {
+            return;
+        }
         clock.set(now);
         let Some((spend, cost)) = ask else { continue };
-        let call = || names.iter().fold(Call::new(), |call, name| call.key(name, "k").cost(cost));
+        let call = || {
+            let call = names.iter().fold(Call::new(), |call, name| call.key(name, "k").cost(cost.0));
+            if cost.1 { call.critical() } else { call }
+        };
         let answer =
             async |limiter: &Limiter| if spend { limiter.acquire(call()).await } else { limiter.peek(call()).await };
         let (expected, got) = (answer(&specified).await, answer(&scripted).await);

@@ -78,9 +78,13 @@ impl Leases {
 
 impl Limiter {
     /// Renews these leases from now on.
-    pub(super) fn keep(&self, leases: &[Lease], runtime: Option<&Handle>) {
+    pub(super) fn keep<'a>(&self, leases: impl Iterator<Item = &'a Lease>, runtime: Option<&Handle>) {
         // Without a runtime nothing can be renewed; they expire by time.
         let Some(runtime) = runtime else { return };
+        let mut leases = leases.peekable();
+        if leases.peek().is_none() {
+            return;
+        }
         let mut held = self.0.leases.held();
         for lease in leases {
             let Some(lasts) = self.0.rules.get(lease.pick.rule).and_then(|rule| rule.limit().lease()) else { continue };

@@ -1,6 +1,7 @@
 //! Counts in this process.
 
 mod clock;
+mod fair;
 mod leases;
 mod packed;
 mod records;
@@ -150,6 +151,9 @@ impl Inner {
     }
 
     fn decide_all(&self, ask: &Ask<'_>, at: Moment, overflowing: Overflowing) -> Result<Answer, Overflowing> {
+        if ask.lines.iter().any(|line| line.tenant.is_some()) {
+            return self.decide_fairly(ask, at, overflowing);
+        }
         let Locked { places, order, shards: mut locked } = self.lock_all(ask.lines, overflowing);
         // Where each line's shard stands among the locked ones.
         let place_of = |hash: u64| order.binary_search(&shard_of(hash)).unwrap_or_default();
@@ -164,11 +168,13 @@ impl Inner {
                 Err(Full) => full |= 1 << place,
             }
         }
-        let fits = full == overflowing && judged.iter().all(|(.., one)| one.wait == Wait::None);
+        let fits = full == overflowing && judged.iter().all(|(line, .., one)| line.shadow || one.wait == Wait::None);
         let mut verdicts = SmallVec::with_capacity(judged.len());
         for (line, hash, key, one) in judged {
             let Some(shard) = locked.get_mut(place_of(hash)) else { continue };
-            verdicts.push(shard.finish(hash, line, key, at, one, spend && fits));
+            // One that is only watched may not fit though the others do.
+            let charge = spend && fits && one.wait == Wait::None;
+            verdicts.push(shard.finish(hash, line, key, at, one, charge));
         }
         if full == overflowing { Ok(Answer { verdicts }) } else { Err(full) }
     }
@@ -186,7 +192,7 @@ impl Inner {
         if !ask.purpose.decides() {
             return self.change(ask, at, answer);
         }
-        if let [line] = ask.lines {
+        if let [line @ Line { tenant: None, .. }] = ask.lines {
             match self.decide_one(line, ask.purpose == Purpose::Spend, at) {
                 Ok(verdict) => answer.verdicts.push(verdict),
                 Err(Full) => return self.decide_many(ask, at, answer),
@@ -217,7 +223,8 @@ impl Inner {
 
     #[inline(never)]
     fn decide_many(&self, ask: &Ask<'_>, at: Moment, answer: &mut Answer) -> Result<(), StoreError> {
-        if ask.lines.len() > Overflowing::BITS as usize {
+        if ask.lines.len() + ask.lines.iter().filter(|line| line.tenant.is_some()).count() > Overflowing::BITS as usize
+        {
             return Err(StoreError::new(StoreErrorKind::Permanent, "more than 64 lines in one ask"));
         }
         let mut swept = false;

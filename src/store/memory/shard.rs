@@ -123,7 +123,7 @@ impl Entry {
     #[inline]
     fn decide(&mut self, line: &Line<'_>, at: Moment, spend: bool) -> Verdict {
         let params = line.limit.params();
-        if spend && let Some((wait, left)) = self.state.spend_at_once(params, at, line.cost) {
+        if spend && let Some((wait, left)) = self.state.spend_at_once(params, at, line.cost, line.need()) {
             let idle_at = at.now + left.reset_after;
             self.label.set_idle_at(idle_at);
             let Left { remaining, reset_after } = left;
@@ -139,7 +139,7 @@ impl Entry {
         let mut state = self.state.take();
         let before = state.saved(at, spend);
         let repaired = params.advance(&mut state, at);
-        let wait = params.wait(&state, at, line.cost);
+        let wait = params.wait(&state, at, line.need());
         let charge = spend && wait == Wait::None && line.cost > 0;
         if charge {
             params.charge(&mut state, at, line.cost, line.receipt);
@@ -156,7 +156,7 @@ impl Entry {
         // A peek leaves the state as it was in any case, a refusal unless it was repaired.
         let before = state.saved(at, spend);
         let repaired = params.advance(&mut state, at);
-        let wait = params.wait(&state, at, line.cost);
+        let wait = params.wait(&state, at, line.need());
         self.state = state.into();
         Judged { wait, before: before.filter(|_| !repaired || !spend) }
     }
@@ -211,7 +211,7 @@ impl Entry {
     fn renew(&mut self, line: &Line<'_>, at: Moment) -> Option<Verdict> {
         let params = line.limit.params();
         let mut state = self.state.take();
-        let wait = params.renew(&mut state, at, line.receipt);
+        let wait = params.renew(&mut state, at, line.receipt, line.need());
         let left = params.left(&state, at);
         self.keep(line, at, left, state, None);
         wait.map(|wait| verdict(wait, line, at, left))
@@ -295,6 +295,19 @@ impl Shard {
         }
     }
 
+    /// What is left for a line that has been judged, and how long it waits for a need of its own.
+    pub(super) fn look(&mut self, hash: u64, line: &Line<'_>, key: &[u8], at: Moment, need: u64) -> (Wait, Left) {
+        let params = line.limit.params();
+        let Some((_, entry)) = self.find(hash, line.scope.number(), key) else {
+            let state = fresh(params, at);
+            return (params.wait(&state, at, need), params.left(&state, at));
+        };
+        let state = entry.state.take();
+        let looked = (params.wait(&state, at, need), params.left(&state, at));
+        entry.state = state.into();
+        looked
+    }
+
     fn judge_new(&mut self, line: &Line<'_>, key: &[u8], at: Moment) -> Result<Judged, Full> {
         self.make_room(at.now);
         // Newcomers share a count, but nobody is banned for what others did.
@@ -302,7 +315,7 @@ impl Shard {
             return Err(Full);
         }
         let params = line.limit.params();
-        Ok(Judged { wait: params.wait(&fresh(params, at), at, line.cost), before: None })
+        Ok(Judged { wait: params.wait(&fresh(params, at), at, line.need()), before: None })
     }
 
     fn finish_new(&mut self, line: &Line<'_>, key: &[u8], at: Moment, judged: Judged, charge: bool) -> Verdict {

@@ -1,11 +1,12 @@
 //! Puts one script together from the parts in `lua/`, unrolled for a sequence of algorithms.
 //!
 //! A script is the same text for the same sequence, whatever the quotas, keys and costs, so its digest is too. Names that end
-//! in `_N` belong to one rule: `level_N` becomes `level_1`, `level_2` and so on.
+//! in `_N` belong to one rule: `level_N` becomes `level_1`, `level_2` and so on. Those in `_M` belong to the count of its tenant.
 
-use std::fmt::Write;
-
-use crate::{algorithm::Params, store::Purpose};
+use crate::{
+    algorithm::Params,
+    store::{Line, Purpose},
+};
 
 /// An algorithm as the scripts tell them apart.
 pub(super) type Kind = u8;
@@ -23,6 +24,7 @@ const ALGORITHMS: [File; 8] = [
 ];
 const ACQUIRE: File = File { name: "acquire", text: include_str!("../../../lua/ops/acquire.lua") };
 const BATCH: File = File { name: "batch", text: include_str!("../../../lua/ops/batch.lua") };
+const FAIR: File = File { name: "fair", text: include_str!("../../../lua/ops/fair.lua") };
 const LEASES: File = File { name: "leases", text: include_str!("../../../lua/ops/leases.lua") };
 const SETTLE: File = File { name: "settle", text: include_str!("../../../lua/ops/settle.lua") };
 
@@ -31,8 +33,17 @@ const COMMON_NAMES: &str = "repaired retry remaining reset";
 /// The arguments before those of the rules.
 pub(super) const COMMON_ARGS: &str = "now not_after tolerance margin spend";
 
-/// Lua has 200 local variables, and sections have some of their own; from here on the names of rules are fields of a table.
-const MOST_LOCAL: usize = 170;
+/// Lua has 200 local variables, and some are the script's own; beyond this the names of rules are fields of a table.
+const MOST_LOCAL: usize = 180;
+
+/// Added to the kind of a rule that must leave more than its cost: its need is an argument of its own.
+pub(super) const SPARING: Kind = 64;
+/// The same for a rule that is shared by tenants: the counts of these come after those of all rules, in the same order.
+pub(super) const SHARED: Kind = 128;
+
+/// What stands for a shadow rule, and for another.
+const SHADOW: u8 = b'1';
+const ENFORCED: u8 = b'0';
 
 /// The lines of a library before its script.
 const LINES_BEFORE: usize = 2;
@@ -73,12 +84,6 @@ impl File {
         self.text.lines().find_map(|line| line.strip_prefix("--@ ")?.strip_prefix(section)).unwrap_or_default().trim()
     }
 
-    /// How many variables a rule has, a receipt among them.
-    fn locals(self) -> usize {
-        let words = [self.words("args"), self.words("names"), COMMON_NAMES];
-        words.iter().map(|words| words.split(' ').count()).sum::<usize>() + 1
-    }
-
     fn has(self, section: &str) -> bool {
         self.section(section).next().is_some()
     }
@@ -103,6 +108,17 @@ fn steps(operation: Operation, file: File) -> &'static [&'static str] {
     }
 }
 
+fn algorithm(kind: Kind) -> Option<File> {
+    ALGORITHMS.get(usize::from(kind % SPARING)).copied()
+}
+
+/// Which of the lines are shadows, as a script is told it: nothing if none is.
+#[inline]
+pub(super) fn shadow_of(lines: &[Line<'_>]) -> Option<Vec<u8>> {
+    let flag = |line: &Line<'_>| if line.shadow { SHADOW } else { ENFORCED };
+    lines.iter().any(|line| line.shadow).then(|| lines.iter().map(flag).collect())
+}
+
 pub(super) fn kind_of(params: &Params) -> Kind {
     match params {
         Params::FixedWindow(_) => 0,
@@ -121,6 +137,10 @@ pub(super) struct Assembled {
     pub(super) text: String,
     origins: Vec<(&'static str, usize)>,
     rules: Vec<(usize, File)>,
+    /// Of these rules, those that leave more than their cost.
+    sparing: Vec<usize>,
+    /// Of these, those that are shared, and the number of the tenant's count.
+    shared: Vec<(usize, usize)>,
     wide: bool,
     /// Keys are those of the loop's place, and not of a rule's.
     looped: bool,
@@ -130,14 +150,28 @@ impl Assembled {
     /// The script that does this to rules of these algorithms, in this order.
     pub(super) fn new(operation: Operation, kinds: &[Kind]) -> Assembled {
         let rules: Vec<(usize, File)> =
-            (1..).zip(kinds).filter_map(|(rule, kind)| Some((rule, *ALGORITHMS.get(usize::from(*kind))?))).collect();
-        let wide = rules.iter().map(|(_, file)| file.locals()).sum::<usize>() > MOST_LOCAL;
-        let mut out = Assembled { text: String::new(), origins: Vec::new(), rules, wide, looped: false };
+            (1..).zip(kinds).filter_map(|(rule, kind)| Some((rule, algorithm(*kind)?))).collect();
+        let of_kind = |least: Kind| (1..).zip(kinds).filter(move |(_, kind)| **kind >= least).map(|(rule, _)| rule);
+        let (sparing, shared) = (of_kind(SPARING).collect(), of_kind(SHARED).zip(kinds.len() + 1..).collect());
+        let (text, origins) = (String::new(), Vec::new());
+        let mut out = Assembled { text, origins, rules, sparing, shared, wide: false, looped: false };
+        out.wide = out.locals(operation) > MOST_LOCAL;
 
         out.section(ACQUIRE, "begin", 0);
         out.bind(operation);
         out.section(ACQUIRE, "time", 0);
-        out.each(&["judge"]);
+        for (tenant, file) in out.tenants() {
+            out.section(file, "judge", tenant);
+        }
+        for (rule, file) in out.rules.clone() {
+            out.section(file, "judge", rule);
+            out.section(file, "wait", rule);
+            if out.tenant_of(rule).is_some() {
+                out.section(FAIR, "begin", rule);
+                out.section(file, "wait", rule);
+                out.section(FAIR, "end", rule);
+            }
+        }
         match operation {
             Operation::Acquire => out.acquire(),
             Operation::Take | Operation::Owe | Operation::Give => out.settle(operation),
@@ -148,9 +182,9 @@ impl Assembled {
 
     /// The script that makes many changes to rules of these algorithms, in this order of algorithms.
     pub(super) fn batch(kinds: &[Kind]) -> Assembled {
-        let rules = kinds.iter().filter_map(|kind| Some((usize::from(*kind), *ALGORITHMS.get(usize::from(*kind))?)));
-        let mut out =
-            Assembled { text: String::new(), origins: Vec::new(), rules: rules.collect(), wide: false, looped: true };
+        let rules = kinds.iter().filter_map(|kind| Some((usize::from(*kind), algorithm(*kind)?))).collect();
+        let (text, origins, sparing, shared) = (String::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut out = Assembled { text, origins, rules, sparing, shared, wide: false, looped: true };
         out.section(ACQUIRE, "begin", 0);
         let common = COMMON_ARGS.replace(' ', ", ");
         out.line(&format!("local {common} = unpack('<{}', ARGV[1])", "d".repeat(COMMON_ARGS.split(' ').count())));
@@ -166,6 +200,7 @@ impl Assembled {
             out.line(&format!("local {}", args.join(", ")));
             out.line(&format!("{}, at = unpack('<{}', ARGV[1], at)", args.join(", "), "d".repeat(args.len())));
             out.section(file, "judge", rule);
+            out.section(file, "wait", rule);
             out.section(BATCH, "record", rule);
             out.line(&format!("if {} == 1 then", name("owes", rule, false)));
             steps(Operation::Owe, file).iter().for_each(|step| out.section(file, step, rule));
@@ -197,16 +232,26 @@ impl Assembled {
     }
 
     fn acquire(&mut self) {
-        let fits = self.rules.iter().map(|(rule, _)| name("retry", *rule, self.wide) + " == 0");
+        let (rules, wide) = (self.rules.clone(), self.wide);
+        let fits = rules.iter().map(|(rule, _)| {
+            format!("({} == 0 or shadow and shadow:byte({rule}) == {SHADOW})", name("retry", *rule, wide))
+        });
+        self.line("local shadow = ARGV[2]");
         self.line(&format!("local granted = spend == 1 and {}", join(fits, " and ")));
-        self.line("if granted then");
-        self.each(&["charge"]);
-        self.line("end");
-        for (rule, file) in self.rules.clone() {
+        // A tenant's use is counted where its rule is charged.
+        let tenants =
+            self.tenants().into_iter().zip(&self.shared).map(|((tenant, file), (rule, _))| (tenant, file, *rule));
+        let counts: Vec<(usize, File, usize)> =
+            rules.into_iter().map(|(rule, file)| (rule, file, rule)).chain(tenants).collect();
+        for (rule, file, judged) in counts {
+            self.line(&format!("do local granted = granted and {} == 0", name("retry", judged, wide)));
+            self.line("if granted then");
+            self.section(file, "charge", rule);
+            self.line("end");
             self.section(file, "standing", rule);
             self.section(ACQUIRE, "write_if", rule);
             self.section(file, "write", rule);
-            self.line("end");
+            self.line("end end");
         }
         self.answer(|rule, wide| name("retry", rule, wide));
     }
@@ -235,19 +280,47 @@ impl Assembled {
         self.line(&format!("return {{now, {}}}", join(answers, ", ")));
     }
 
-    /// Binds the arguments and declares the names.
-    fn bind(&mut self, operation: Operation) {
-        let (rules, wide) = (self.rules.clone(), self.wide);
-        let common = COMMON_ARGS.replace(' ', ", ");
+    /// The counts of tenants.
+    fn tenants(&self) -> Vec<(usize, File)> {
+        let [file, ..] = ALGORITHMS;
+        self.shared.iter().map(|(_, tenant)| (*tenant, file)).collect()
+    }
+
+    fn tenant_of(&self, rule: usize) -> Option<usize> {
+        self.shared.iter().find(|(shared, _)| *shared == rule).map(|(_, tenant)| *tenant)
+    }
+
+    /// The arguments of a rule, or of a tenant's count.
+    fn args_of(&self, operation: Operation, rule: usize, file: File) -> Vec<&'static str> {
+        let need = self.sparing.contains(&rule).then_some("need");
+        let fair = self.tenant_of(rule).map(|_| FAIR.words("args").split(' '));
         // To give back is to know which charge.
         let receipt = (operation == Operation::Give).then_some("receipt");
-        let words = |file: &File| file.words("args").split(' ').chain(receipt);
-        let args = |rule: usize, file: &File| join(words(file).map(|word| name(word, rule, wide)), ", ");
+        file.words("args").split(' ').chain(need).chain(fair.into_iter().flatten()).chain(receipt).collect()
+    }
+
+    /// How many names there are in all.
+    fn locals(&self, operation: Operation) -> usize {
+        let count = |(rule, file): &(usize, File)| {
+            let names = [file.words("names"), COMMON_NAMES].join(" ");
+            names.split(' ').count() + self.args_of(operation, *rule, *file).len()
+        };
+        self.rules.iter().chain(&self.tenants()).map(count).sum()
+    }
+
+    /// Binds the arguments and declares the names.
+    fn bind(&mut self, operation: Operation) {
+        let wide = self.wide;
+        let common = COMMON_ARGS.replace(' ', ", ");
+        let counts = self.rules.iter().copied().chain(self.tenants());
+        let counts: Vec<(usize, File, Vec<&str>)> =
+            counts.map(|(rule, file)| (rule, file, self.args_of(operation, rule, file))).collect();
+        let args = |rule: usize, words: &[&str]| join(words.iter().map(|word| name(word, rule, wide)), ", ");
         if !wide {
-            let all = rules.iter().map(|(rule, file)| format!(", {}", args(*rule, file))).collect::<String>();
-            let words = COMMON_ARGS.split(' ').chain(rules.iter().flat_map(|(_, file)| words(file)));
+            let all = counts.iter().map(|(rule, _, words)| format!(", {}", args(*rule, words))).collect::<String>();
+            let words = COMMON_ARGS.split(' ').chain(counts.iter().flat_map(|(.., words)| words.iter().copied()));
             self.line(&format!("local {common}{all} = unpack('<{}', ARGV[1])", format(words)));
-            for (rule, file) in &rules {
+            for (rule, file, _) in &counts {
                 let names = [file.words("names"), COMMON_NAMES].join(" ");
                 self.line(&format!("local {}", join(names.split(' ').map(|word| name(word, *rule, false)), ", ")));
             }
@@ -256,25 +329,24 @@ impl Assembled {
         let mut at = COMMON_ARGS.split(' ').count();
         self.line(&format!("local {common} = unpack('<{}', ARGV[1])", "d".repeat(at)));
         self.line("local R = {}");
-        for (rule, file) in &rules {
-            self.line(&format!("{} = unpack('<{}', ARGV[1], {})", args(*rule, file), format(words(file)), at * 8 + 1));
-            at += words(file).count();
-        }
-    }
-
-    /// Adds these sections of every rule.
-    fn each(&mut self, sections: &[&str]) {
-        for (rule, file) in self.rules.clone() {
-            for section in sections {
-                self.section(file, section, rule);
-            }
+        for (rule, _, words) in &counts {
+            let format = format(words.iter().copied());
+            self.line(&format!("{} = unpack('<{format}', ARGV[1], {})", args(*rule, words), at * 8 + 1));
+            at += words.len();
         }
     }
 
     fn section(&mut self, file: File, section: &str, rule: usize) {
         for (number, line) in file.section(section) {
             let key = if self.looped { "i".to_owned() } else { rule.to_string() };
-            number_names(line, rule, &key, self.wide, &mut self.text);
+            let naming = Naming {
+                rule,
+                key: &key,
+                wide: self.wide,
+                spares: self.sparing.contains(&rule),
+                tenant: self.tenant_of(rule),
+            };
+            naming.copy(line, &mut self.text);
             self.text.push('\n');
             self.origins.push((file.name, number));
         }
@@ -324,23 +396,43 @@ fn name(word: &str, rule: usize, wide: bool) -> String {
     format!("{}{word}_{rule}", if wide { "R." } else { "" })
 }
 
-/// Copies a line, with the names that end in `_N` and the index `[N]` made those of one rule.
-fn number_names(line: &str, rule: usize, key: &str, wide: bool, out: &mut String) {
-    let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-    let mut rest = line;
-    while let Some(begin) = rest.find(is_name) {
-        let (before, tail) = rest.split_at(begin);
-        let (word, after) = tail.split_at(tail.find(|letter| !is_name(letter)).unwrap_or(tail.len()));
-        out.push_str(before);
-        // Writing into a string does not fail.
-        let _ = match word.strip_suffix("_N") {
-            Some(stem) => write!(out, "{}", name(stem, rule, wide)),
-            None if word == "N" => write!(out, "{key}"),
-            None => write!(out, "{word}"),
-        };
-        rest = after;
+/// What the names of one rule become.
+struct Naming<'a> {
+    rule: usize,
+    /// The index `[N]`.
+    key: &'a str,
+    wide: bool,
+    /// Who spares nothing needs its cost.
+    spares: bool,
+    tenant: Option<usize>,
+}
+
+impl Naming<'_> {
+    fn name(&self, word: &str) -> Option<String> {
+        match (word.strip_suffix("_N"), word.strip_suffix("_M"), self.tenant) {
+            (Some("need"), ..) if !self.spares => Some(name("cost", self.rule, self.wide)),
+            (Some(stem), ..) => Some(name(stem, self.rule, self.wide)),
+            (None, Some(stem), Some(tenant)) => Some(name(stem, tenant, self.wide)),
+            _ => (word == "N").then(|| self.key.to_owned()),
+        }
     }
-    out.push_str(rest);
+
+    /// Copies a line, with the names that end in `_N` or `_M` and the index `[N]` made those of one rule.
+    fn copy(&self, line: &str, out: &mut String) {
+        let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+        let mut rest = line;
+        while let Some(begin) = rest.find(is_name) {
+            let (before, tail) = rest.split_at(begin);
+            let (word, after) = tail.split_at(tail.find(|letter| !is_name(letter)).unwrap_or(tail.len()));
+            out.push_str(before);
+            match self.name(word) {
+                Some(name) => out.push_str(&name),
+                None => out.push_str(word),
+            }
+            rest = after;
+        }
+        out.push_str(rest);
+    }
 }
 
 #[cfg(test)]
@@ -355,11 +447,13 @@ mod tests {
 
     #[test]
     fn no_name_of_a_rule_is_left_open() {
-        for kinds in [&[0, 1, 2, 3, 4, 5, 6, 7][..], &[1; 40]] {
+        for kinds in
+            [&[0, 1, 2, 3, 4, 5, 6, 7][..], &[64, 1, 66, 3, 68, 5, 70], &[1; 40], &[65; 40], &[128, 4, 129], &[131; 20]]
+        {
             let settling = [Operation::Take, Operation::Owe, Operation::Give];
             for operation in settling.into_iter().chain([Operation::Acquire, Operation::Leases]) {
                 let text = Assembled::new(operation, kinds).text;
-                assert!(!text.contains("_N") && !text.contains("[N]"), "{text}");
+                assert!(!text.contains("_N") && !text.contains("[N]") && !text.contains("_M"), "{text}");
             }
         }
     }

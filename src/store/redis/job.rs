@@ -3,7 +3,10 @@
 use redis::Cmd;
 use smallvec::SmallVec;
 
-use super::wire::{self, Args};
+use super::{
+    assemble::shadow_of,
+    wire::{self, Args},
+};
 use crate::store::{Ask, GIVE_RECORD_TTL, Id, Line, Purpose, Settlement};
 
 #[derive(Clone, Copy)]
@@ -28,6 +31,9 @@ impl Job<'_> {
 
     pub(super) fn command(&self, verb: &str, script: &str, args: &Args) -> Cmd {
         let count = match self {
+            Job::Ask(ask) if ask.purpose.decides() => {
+                ask.lines.len() + ask.lines.iter().filter(|line| line.tenant.is_some()).count()
+            }
             Job::Ask(ask) => ask.lines.len(),
             Job::Settle(settlements) => 2 * settlements.len(),
         };
@@ -38,7 +44,15 @@ impl Job<'_> {
                 None => {
                     command.arg(count);
                     names(&mut command, ask.lines);
+                    if ask.purpose.decides() {
+                        for tenant in ask.lines.iter().filter_map(|line| line.tenant) {
+                            command.arg(tenant.name().concat());
+                        }
+                    }
                     command.arg(args.as_bytes());
+                    if let Some(shadow) = shadow_of(ask.lines).filter(|_| ask.purpose.decides()) {
+                        command.arg(shadow);
+                    }
                 }
                 Some(id) => {
                     command.arg(count + 1);

@@ -8,7 +8,7 @@ use std::{
 
 use smallvec::SmallVec;
 
-use super::assemble::{Assembled, Kind, Operation, kind_of};
+use super::assemble::{Assembled, Kind, Operation, SHARED, SPARING, kind_of};
 use crate::store::Line;
 
 pub(super) type Kinds = SmallVec<[Kind; 8]>;
@@ -77,7 +77,13 @@ impl Scripts {
             Operation::Leases => &self.leases,
         };
         let lines = if operation == Operation::Leases { &[] } else { lines };
-        let kinds: Kinds = lines.iter().map(|line| kind_of(line.limit.params())).collect();
+        let leaves = |line: &Line<'_>| match operation {
+            Operation::Acquire if line.tenant.is_some() => SHARED,
+            Operation::Acquire if line.need() > line.cost => SPARING,
+            _ => 0,
+        };
+        let kind = |line: &Line<'_>| kind_of(line.limit.params()) + leaves(line);
+        let kinds: Kinds = lines.iter().map(kind).collect();
         let has_peek = operation == Operation::Acquire;
         find(known, kinds, |kinds| Script::new(Assembled::new(operation, kinds), has_peek))
     }

@@ -4,7 +4,7 @@ use redis::Value;
 use smallvec::SmallVec;
 
 use crate::{
-    algorithm::{EXACT, Params, Parts, fixed_window::Start},
+    algorithm::{EXACT, Fair, Params, Parts, fixed_window::Start},
     error::{StoreError, StoreErrorKind},
     store::{Answer, Change, GIVE_RECORD_TTL, Line, Purpose, RECORD_TTL, Settlement, Verdict, Wait},
 };
@@ -19,9 +19,26 @@ impl Args {
             args.push(number);
         }
         for line in lines {
-            args.line(line);
-            if matches!(purpose, Purpose::Give(_)) {
-                args.all([line.receipt]);
+            match purpose {
+                // Of leases the need alone matters: there is one cost.
+                Purpose::Renew | Purpose::Release => args.line(&Line { cost: line.need(), ..*line }),
+                _ => args.line(line),
+            }
+            match purpose {
+                Purpose::Give(_) => args.all([line.receipt]),
+                Purpose::Spend | Purpose::Peek if line.tenant.is_some() => {
+                    let Fair { whole, half, rest } = line.limit.fair();
+                    args.all([line.limit.parts_of(line.need()), line.limit.parts_of(1), whole, half, rest]);
+                }
+                Purpose::Spend | Purpose::Peek if line.need() > line.cost => {
+                    args.all([line.limit.parts_of(line.need())]);
+                }
+                _ => {}
+            }
+        }
+        if purpose.decides() {
+            for (line, tenant) in lines.iter().filter_map(|line| Some((line, line.tenant?))) {
+                args.line(&tenant.line(line.cost));
             }
         }
         args

@@ -133,7 +133,8 @@ impl Store for Flaky {
             };
             let verdicts: Vec<Option<Verdict>> = moods.iter().map(verdict).collect();
             let partial = Partial::new(verdicts).failing(errors);
-            Err(first.with(partial.charged(ask.purpose == Purpose::Spend && answer.fits())))
+            let admits = Ask { lines: &lines, ..*ask }.admits(&answer);
+            Err(first.with(partial.charged(ask.purpose == Purpose::Spend && admits)))
         })
     }
 

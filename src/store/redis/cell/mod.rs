@@ -131,7 +131,7 @@ fn script(verb: &str, script: &str, ask: &Ask<'_>, throttles: &[Throttle]) -> Cm
             _ => line.cost,
         };
         let cost = cost.min(throttle.capacity.saturating_add(1));
-        command.arg(throttle.max_burst()).arg(throttle.count).arg(throttle.period).arg(cost);
+        command.arg(throttle.max_burst()).arg(throttle.count).arg(throttle.period).arg(cost).arg(u8::from(line.shadow));
     }
     command
 }

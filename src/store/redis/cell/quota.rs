@@ -74,6 +74,15 @@ pub(in super::super) fn accept(rule: &str, limit: &Limit) -> Result<(), BuildErr
         let text = format!("redis-cell has no {}; use GCRA, or build the store without cell()", limit.algorithm());
         return bad("algorithm", text);
     }
+    if limit.reserved() > 0 {
+        let text =
+            "redis-cell keeps nothing for critical requests; drop .reserve(..), or build the store without cell()";
+        return bad("reserve", text.into());
+    }
+    if limit.is_shared() {
+        let text = "redis-cell knows no tenants; drop .fair_share(..), or build the store without cell()";
+        return bad("fair_share", text.into());
+    }
     let quota = limit.quota();
     match interval(limit) {
         Some(interval) if interval < SHORTEST_INTERVAL => bad(

@@ -11,8 +11,7 @@ use super::{
 };
 use crate::{
     error::{StoreError, StoreErrorKind},
-    limit::OnFailure,
-    store::{Answer, Ask, Line, Partial, Purpose, Verdict},
+    store::{Answer, Ask, Line, Partial, Purpose, Verdict, Wait},
 };
 
 /// Lines in one slot, and their places in the ask.
@@ -90,9 +89,10 @@ impl Cluster {
         span: Span,
     ) -> Result<Answer, StoreError> {
         let done = self.all(Work::Decide(*ask), torn, span).await;
-        let refused = done.iter().any(|(_, result)| result.as_ref().is_ok_and(|answer| !answer.fits()));
+        let admits = |share: &Share<'_>, answer: &Answer| Ask { lines: &share.lines, ..*ask }.admits(answer);
+        let refused = done.iter().any(|(share, result)| result.as_ref().is_ok_and(|answer| !admits(share, answer)));
         // Nobody around this store falls back, so a rule that refuses what cannot be judged has refused.
-        let refuses = |share: &Share<'_>| share.lines.iter().any(|line| line.on_failure == OnFailure::Refuse);
+        let refuses = |share: &Share<'_>| share.lines.iter().any(Line::refuses_unjudged);
         let refused =
             refused || self.wiring.bare && done.iter().any(|(share, result)| result.is_err() && refuses(share));
         let mut verdicts: Vec<Option<Verdict>> = vec![None; ask.lines.len()];
@@ -110,8 +110,10 @@ impl Cluster {
                     continue;
                 }
             };
-            let returned = refused && ask.purpose == Purpose::Spend && answer.fits();
+            let granted_here = refused && ask.purpose == Purpose::Spend && admits(&share, &answer);
             for ((place, line), verdict) in share.places.iter().zip(&share.lines).zip(answer.verdicts()) {
+                // A shadow that does not fit was not charged.
+                let returned = granted_here && verdict.wait == Wait::None;
                 if returned && line.cost > 0 {
                     granted.push(Kept::new(share.slot, &Line { receipt: verdict.receipt, ..*line }));
                 }

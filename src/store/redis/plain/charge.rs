@@ -46,7 +46,7 @@ pub(super) struct Charge {
 }
 
 pub(super) enum Kind {
-    /// All of it if all fits, else nothing.
+    /// All of it if all fits, else nothing; of shadows only what fits.
     Spend,
     /// As much as fits, once: the name of the record, and how long it is kept, in milliseconds.
     Once { record: Vec<u8>, ttl: u64 },
@@ -115,13 +115,12 @@ impl Task {
         let moved = self.charge.by_server && !self.charge.windows.iter().all(|window| window.holds(at));
         let excess = self.excess(&counts, moved);
         self.take_back(&excess).await;
-        let kept = excess.iter().all(|amount| *amount == 0);
+        let kept: Vec<i64> = self.charge.amounts.iter().zip(&excess).map(|(amount, excess)| amount - excess).collect();
         let result = Ok(Charged { at, counts, taken_back: excess, moved });
         let _ = tell.send(Told { result, redirect: None, received });
         // Not so for what is done once: who asks again is told that it was done.
-        if was_received.await.is_err() && kept && matches!(self.charge.kind, Kind::Spend) {
-            let amounts = std::mem::take(&mut self.charge.amounts);
-            self.take_back(&amounts).await;
+        if was_received.await.is_err() && matches!(self.charge.kind, Kind::Spend) {
+            self.take_back(&kept).await;
         }
     }
 
@@ -185,12 +184,12 @@ impl Task {
     fn excess(&self, counts: &[i64], moved: bool) -> Vec<i64> {
         let charge = &self.charge;
         let lines = || charge.windows.iter().zip(counts).zip(&charge.amounts);
-        let over = |window: &Window, count: i64| u64::try_from(count).is_ok_and(|count| count > window.limit);
+        let over = |((window, count), amount): ((&Window, &i64), &i64)| {
+            *amount > 0 && u64::try_from(*count).is_ok_and(|count| count > window.most())
+        };
         match charge.kind {
-            Kind::Spend if moved || lines().any(|((window, count), amount)| *amount > 0 && over(window, *count)) => {
-                charge.amounts.clone()
-            }
-            Kind::Spend => vec![0; counts.len()],
+            Kind::Spend if moved || lines().any(|line| over(line) && !line.0.0.shadow) => charge.amounts.clone(),
+            Kind::Spend => lines().map(|line| if over(line) { *line.1 } else { 0 }).collect(),
             Kind::Once { .. } => lines()
                 .map(|((window, count), amount)| {
                     let above = count.saturating_sub_unsigned(window.limit);

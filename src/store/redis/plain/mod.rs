@@ -36,6 +36,11 @@ const TRIES: u32 = 3;
 /// Whether this rule can be kept.
 pub(super) fn accept(rule: &str, limit: &Limit) -> Result<(), BuildError> {
     let bad = |field, text: String| Err(BuildError::rule(rule, field, text));
+    if limit.is_shared() {
+        let text =
+            "a limit that tenants share needs scripts; drop .fair_share(..), or build the store without no_scripts()";
+        return bad("fair_share", text.into());
+    }
     match limit.params() {
         Params::FixedWindow(params) if params.start == Start::FirstRequest => bad(
             "from_first_request",
@@ -76,7 +81,7 @@ impl Node {
         let until = Instant::now() + self.deadline;
         let live = self.live(used).await?;
         let mut now = self.time_of(ask.time, live).await?;
-        let never_fits = ask.lines.iter().any(|line| line.cost > line.limit.quota().amount());
+        let never_fits = ask.lines.iter().any(|line| line.need() > line.limit.quota().amount() && !line.shadow);
         for _ in 0..TRIES {
             let windows = windows(ask.lines, now, ask.time)?;
             let began = self.clock.local();
@@ -177,7 +182,7 @@ impl Node {
         live: &mut Live,
         until: Instant,
     ) -> Result<(u64, Option<Answer>), StoreError> {
-        let amounts = windows.iter().map(|window| i64::try_from(window.cost).unwrap_or(i64::MAX)).collect();
+        let amounts = windows.iter().map(Window::amount).collect();
         self.charge(windows, amounts, Kind::Spend, ask, live, until).await
     }
 
@@ -233,16 +238,12 @@ impl Node {
             Time::Store => charged.at,
             Time::Application { now, .. } | Time::Injected(now) => now,
         };
-        let refused = spend && charged.taken_back.iter().any(|amount| *amount != 0);
         let mut answer = Answer::default();
         let lines = windows.iter().zip(&charged.counts).zip(&charged.taken_back);
         for (((window, count), taken_back), amount) in lines.zip(amounts) {
             let count = u64::try_from(count.saturating_sub(*taken_back)).unwrap_or(0);
-            let mut verdict = window.left(count, at);
-            if refused && amount != 0 {
-                verdict = window.judge(count, at);
-            }
-            answer.push(verdict);
+            let kept = !spend || amount != 0 && *taken_back == 0;
+            answer.push(if kept { window.left(count, at) } else { window.judge(count, at) });
         }
         Ok((charged.at, Some(answer)))
     }

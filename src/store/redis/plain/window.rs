@@ -16,6 +16,9 @@ pub(super) struct Window {
     pub(super) name: Vec<u8>,
     pub(super) limit: u64,
     pub(super) cost: u64,
+    pub(super) shadow: bool,
+    /// What must be left for it to fit.
+    need: u64,
     /// For the count, in milliseconds.
     pub(super) ttl: u64,
     start: u64,
@@ -40,7 +43,18 @@ impl Window {
         // Escaped names have no `=`, so this is no rule's. Windows live in names, since no script can look into a value.
         name.extend_from_slice(format!("={start}+{window}").as_bytes());
         let ttl = end.saturating_sub(now).div_ceil(1_000) + margin;
-        Some(Window { name, limit: params.limit, cost: line.cost, ttl, start, end })
+        let (limit, cost, need, shadow) = (params.limit, line.cost, line.need(), line.shadow);
+        Some(Window { name, limit, cost, need, shadow, ttl, start, end })
+    }
+
+    /// What the count may come to with the cost.
+    pub(super) fn most(&self) -> u64 {
+        self.limit.saturating_sub(self.need.saturating_sub(self.cost))
+    }
+
+    /// What to add for its cost. Of a shadow that can never fit nothing.
+    pub(super) fn amount(&self) -> i64 {
+        if self.need > self.limit { 0 } else { i64::try_from(self.cost).unwrap_or(i64::MAX) }
     }
 
     /// Whether it is this window at that time.
@@ -55,10 +69,10 @@ impl Window {
 
     /// How the line stands with this count before its cost.
     pub(super) fn judge(&self, count: u64, at: u64) -> Verdict {
-        let wait = match self.cost {
+        let wait = match self.need {
             0 => Wait::None,
-            cost if cost > self.limit => Wait::Never,
-            cost if count.saturating_add(cost) <= self.limit => Wait::None,
+            need if need > self.limit => Wait::Never,
+            need if count.saturating_add(need) <= self.limit => Wait::None,
             _ => Wait::Micros(self.end.saturating_sub(at)),
         };
         Verdict { wait, ..self.left(count, at) }

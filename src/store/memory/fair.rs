@@ -1,0 +1,61 @@
+use smallvec::SmallVec;
+
+use super::{Inner, Locked, Overflowing, shard::Full, shard_of};
+use crate::{
+    algorithm::{Moment, fair},
+    store::{Answer, Ask, Line, Purpose, Wait},
+};
+
+impl Inner {
+    /// The decision where limits are shared: the counts of tenants are judged first, and say what must be left.
+    pub(super) fn decide_fairly(
+        &self,
+        ask: &Ask<'_>,
+        at: Moment,
+        overflowing: Overflowing,
+    ) -> Result<Answer, Overflowing> {
+        let tenants = ask.lines.iter().filter_map(|line| Some(line.tenant?.line(line.cost)));
+        let counts: SmallVec<[Line<'_>; 4]> = ask.lines.iter().copied().chain(tenants).collect();
+        let Locked { places, order, shards: mut locked } = self.lock_all(&counts, overflowing);
+        let place_of = |hash: u64| order.binary_search(&shard_of(hash)).unwrap_or_default();
+
+        let spend = ask.purpose == Purpose::Spend;
+        let mut judged = SmallVec::<[_; 4]>::new();
+        let mut full = overflowing;
+        for (place, (line, (hash, key))) in (0u32..).zip(counts.iter().zip(&places)) {
+            let Some(shard) = locked.get_mut(place_of(*hash)) else { continue };
+            match shard.judge(*hash, line, key, at, spend) {
+                Ok(one) => judged.push((line, *hash, *key, one)),
+                Err(Full) => full |= 1 << place,
+            }
+        }
+        if full != overflowing {
+            return Err(full);
+        }
+        let (rules, tenants) = judged.split_at_mut(ask.lines.len());
+        let shared = rules.iter_mut().filter(|(line, ..)| line.tenant.is_some());
+        for ((line, hash, key, one), (tenant, tenant_hash, tenant_key, _)) in shared.zip(tenants) {
+            let Some(shard) = locked.get_mut(place_of(*tenant_hash)) else { continue };
+            let (_, count) = shard.look(*tenant_hash, tenant, tenant_key, at, 0);
+            let used = tenant.limit.params().used(count);
+            let Some(shard) = locked.get_mut(place_of(*hash)) else { continue };
+            let need = line.need();
+            if used > 0 && need > 0 {
+                let (now, _) = shard.look(*hash, line, key, at, need + line.limit.fair().kept(used, need));
+                one.wait = fair::wait(one.wait, now, count.reset_after);
+            }
+        }
+        let fits = rules.iter().all(|(line, .., one)| line.shadow || one.wait == Wait::None);
+        let charged = rules.iter().map(|(line, .., one)| (line, spend && fits && one.wait == Wait::None));
+        // A tenant's use is counted where its rule is charged.
+        let of_tenants = charged.clone().filter(|(line, _)| line.tenant.is_some());
+        let charges: SmallVec<[bool; 4]> = charged.clone().chain(of_tenants).map(|(_, charge)| charge).collect();
+        let mut verdicts = SmallVec::with_capacity(judged.len());
+        for ((line, hash, key, one), charge) in judged.into_iter().zip(charges) {
+            let Some(shard) = locked.get_mut(place_of(hash)) else { continue };
+            verdicts.push(shard.finish(hash, line, key, at, one, charge));
+        }
+        verdicts.truncate(ask.lines.len());
+        Ok(Answer { verdicts })
+    }
+}
