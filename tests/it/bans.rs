@@ -191,7 +191,7 @@ async fn any_number_of_bans_is_one_decision() {
         for count in [1, 5, 6, 14] {
             let names: Vec<String> = (0..count).map(|place| format!("r{place}")).collect();
             let rules = names.iter().map(|name| {
-                let rule = Rule::sliding_log(name, Quota::per_minute(1)).key(key::given());
+                let rule = Rule::sliding_log(name, Quota::per_minute(2)).key(key::given()).reserve(0.5, |_| false);
                 rule.ban(Ban::after(1).lasting(3 * SECOND))
             });
             let limiter = backend.limiter(&ManualClock::new(BEGIN), rules);
