@@ -15,15 +15,15 @@ use crate::{
 /// use sluicegate::{key, Ban, Quota, Rule};
 /// use std::time::Duration;
 ///
-/// let minutes = |minutes| Duration::from_secs(60 * minutes);
-/// Rule::sliding_log("logins", Quota::per(20, minutes(1))).key(key::ip()).ban(
+/// let (minute, day) = (Duration::from_secs(60), Duration::from_secs(86_400));
+/// Rule::sliding_log("logins", Quota::per_minute(20)).key(key::ip()).ban(
 ///     Ban::after(5)
 ///         .responses(|response| response.status == 401)   // or .refusals(), which is what counts unless said otherwise
-///         .within(minutes(15))
-///         .lasting(minutes(10))                           // the first time; then 20, 40 ..
+///         .within(15 * minute)
+///         .lasting(10 * minute)                           // the first time; then 20, 40 ..
 ///         .escalating(2.0)
-///         .at_most(minutes(24 * 60))
-///         .forgotten_after(minutes(24 * 60))              // one ban less counts for each day without one
+///         .at_most(7 * day)
+///         .forgotten_after(day)                           // one ban less counts for each day without one
 ///         .forbidden(),                                   // 403 instead of 429
 /// );
 /// ```

@@ -78,12 +78,13 @@ impl Limiter {
         }
         let banned = self.banned(picks.clone(), of_bans.iter().copied().map(Some));
         if purpose == Purpose::Spend {
+            // A shadow refuses nobody: were these strikes, all would be banned when it is enforced.
             let refused = |(pick, verdict): &(&Pick, &Verdict)| !verdict.wait.fits() && !pick.shadow;
             for (pick, _) in picks.clone().zip(own).filter(refused) {
                 // Whoever is banned already is refused for that.
                 let counts = self.ban_of(pick).is_some_and(CheckedBan::counts_refusals);
                 if counts && !banned.iter().any(|banned| banned.rule == pick.rule) {
-                    self.strike(pick);
+                    self.strike_one(pick);
                 }
             }
         }
@@ -91,7 +92,7 @@ impl Limiter {
         self.told(Decision::new(Arc::clone(self.0.rules.handle()), applied).banned(banned))
     }
 
-    /// Of the verdicts over bans, in the order of the picks that have one, those that refuse.
+    /// Of the verdicts over bans, in the order of the picks that have one, those that refuse. A ban is a shadow where its rule is.
     pub(super) fn banned<'p>(
         &self,
         picks: impl Iterator<Item = &'p Pick>,
@@ -107,10 +108,23 @@ impl Limiter {
     }
 
     /// Counts one more against the pick's key, off the path of requests.
-    pub(super) fn strike(&self, pick: &Pick) {
+    pub(super) fn strike_one(&self, pick: &Pick) {
         if let Some(line) = self.ban_line(pick) {
             self.settle(OwnedLine::of(&Line { cost: 1, ..line }), Change::Owe);
         }
+    }
+
+    /// Counts a strike against each key of the call whose rule has a [ban](crate::Rule::ban), whatever that counts itself: for misuse that
+    /// shows in no response. Nobody waits for it.
+    ///
+    /// # Errors
+    ///
+    /// When no rule has a name of the call, or one stands in it twice.
+    pub fn strike<'a>(&self, call: impl Into<Call<'a>>) -> Result<(), StoreError> {
+        let mut call = call.into();
+        self.resolve(&mut call)?;
+        call.picks().for_each(|pick| self.strike_one(pick));
+        Ok(())
     }
 
     /// Bans a key of a rule by hand, for so long from now; one that is banned for longer stays so. It does not make later bans longer.

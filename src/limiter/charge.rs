@@ -145,7 +145,7 @@ impl Charge {
             let Some(rule) = self.0.limiter.rules().get(reserved.pick.rule) else { continue };
             self.0.limiter.penalize_one(&reserved.pick, rule.settle().penalty(head));
             if rule.ban().is_some_and(|ban| ban.is_bad(head)) {
-                self.0.limiter.strike(&reserved.pick);
+                self.0.limiter.strike_one(&reserved.pick);
             }
             match rule.settle().by_response(head) {
                 Some(units) => {

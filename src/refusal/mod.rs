@@ -5,6 +5,7 @@
 //! | cause | HTTP | gRPC status |
 //! | --- | --- | --- |
 //! | a quota refused it | 429 | 8, `RESOURCE_EXHAUSTED` |
+//! | it is [banned](crate::Ban) | 429, or 403 by choice | 8, or 7, `PERMISSION_DENIED` |
 //! | only rules that [protect the service](crate::Rule::protects_service) refused it | 503 | 14, `UNAVAILABLE` |
 //! | it is [banned](crate::Ban) | 429, or 403 by choice | 8, or 7, `PERMISSION_DENIED` |
 //! | the store gave no answer, with [`OnFailure::Refuse`](crate::OnFailure::Refuse) | 503 | 14, `UNAVAILABLE` |

@@ -13,7 +13,7 @@ use crate::limit::{Limit, OnFailure, micros};
 /// What a limiter asks of a store.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
-    /// One line for each rule that applies.
+    /// One line for each rule that applies, then one for each of their bans, which has no cost and is judged all the same.
     pub lines: &'a [Line<'a>],
     /// What it is for.
     pub purpose: Purpose,

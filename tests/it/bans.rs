@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use sluicegate::{
-    Ban, Call, Clock, Decision, Limiter, ManualClock, MemoryStore, Quota, RedisStore, Resilient, Rule, StoreErrorKind,
-    StoreEvent, key,
+    Ban, Call, Clock, Decision, Limiter, ManualClock, MemoryStore, Quota, Resilient, Rule, StoreErrorKind, StoreEvent,
+    key,
     store::{Ask, Change, Id, Line, Purpose, Scope, Settlement, Store, Time, Wait},
 };
 
@@ -25,7 +25,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_micros(1);
 
 /// One request a second, and a ban of ten seconds after three refusals within five; then of 20, 40 and 50.
-fn banning() -> Rule {
+pub fn banning() -> Rule {
     Rule::fixed_window("r", Quota::per_second(1))
         .key(key::given())
         .ban(Ban::after(3).within(5 * SECOND).lasting(10 * SECOND).at_most(50 * SECOND).forgotten_after(100 * SECOND))
@@ -143,27 +143,6 @@ async fn a_ban_is_lifted_and_made_by_hand() {
     }
 }
 
-#[tokio::test]
-async fn what_cannot_be_banned_is_said() {
-    let plain = Rule::gcra("plain", Quota::per_second(1)).key(key::given());
-    let limiter = Limiter::builder(MemoryStore::new()).rule(banning()).rule(plain).build().expect("sound");
-    let said = async |rule: &str, time: Duration| limiter.ban(rule, "k", time).await.expect_err("no ban");
-    for (error, text) in [
-        (said("plain", SECOND).await, "Rule::ban(..)"),
-        (said("none", SECOND).await, "the limiter has r, plain"),
-        (said("r", Duration::ZERO).await, "1 ms to 366 days"),
-        (said("r", 367 * 86_400 * SECOND).await, "1 ms to 366 days"),
-        (limiter.lift_ban("plain", "k").await.expect_err("no ban"), "has no ban"),
-        (limiter.penalize([("none", "k")]).expect_err("no rule"), "the limiter has"),
-    ] {
-        assert_eq!(error.kind(), StoreErrorKind::Permanent);
-        assert!(error.to_string().contains(text), "{error}");
-    }
-    // No key, nothing to ban.
-    assert_eq!(limiter.ban("r", None::<String>, SECOND).await, Ok(()));
-    assert_eq!(limiter.lift_ban("r", None::<String>).await, Ok(()));
-}
-
 /// A ban refuses before anything is charged, and nothing is charged under its neighbours either; whoever is refused by them is not
 /// struck.
 #[tokio::test]
@@ -205,6 +184,30 @@ async fn a_ban_is_part_of_the_one_decision() {
     }
 }
 
+/// However many there are: scripts keep their names in variables up to a number, and beyond it in a table.
+#[tokio::test]
+async fn any_number_of_bans_is_one_decision() {
+    for backend in every_store().into_iter().filter(|backend| !backend.is_memory()) {
+        for count in [1, 5, 6, 14] {
+            let names: Vec<String> = (0..count).map(|place| format!("r{place}")).collect();
+            let rules = names.iter().map(|name| {
+                let rule = Rule::sliding_log(name, Quota::per_minute(2)).key(key::given()).reserve(0.5, |_| false);
+                rule.ban(Ban::after(1).lasting(3 * SECOND))
+            });
+            let limiter = backend.limiter(&ManualClock::new(BEGIN), rules);
+            let call = || names.iter().fold(Call::new(), |call, name| call.key(name, count));
+            let place = format!("{}, {count}", backend.name);
+            for (allowed, bans) in [(true, 0), (false, 0), (false, count)] {
+                let decision = limiter.acquire(call()).await;
+                assert!(decision.failure().is_none(), "{place}: {:?}", decision.failure());
+                assert_eq!((decision.is_allowed(), decision.bans().count()), (allowed, bans), "{place}");
+                limiter.settled().await;
+            }
+            limiter.reset(call()).await.expect("an answer");
+        }
+    }
+}
+
 /// Places are not held by those who are banned.
 #[tokio::test]
 async fn a_concurrency_rule_has_bans_too() {
@@ -224,6 +227,58 @@ async fn a_concurrency_rule_has_bans_too() {
         let decision = ask(&limiter, "k").await;
         assert!(decision.is_refused() && !decision.is_banned(), "{}", backend.name);
     }
+}
+
+/// Also where nobody is refused and nothing is answered.
+#[tokio::test]
+async fn an_application_counts_strikes_of_its_own() {
+    for backend in every_store() {
+        let limiter = backend.limiter(&ManualClock::new(BEGIN), [banning()]);
+        for _ in 0..3 {
+            assert!(!limiter.peek([("r", "k")]).await.is_banned(), "{}", backend.name);
+            limiter.strike([("r", "k")]).expect("a known rule");
+            limiter.settled().await;
+        }
+        assert_eq!(until(&ask(&limiter, "k").await), 10 * SECOND, "{}", backend.name);
+    }
+}
+
+/// What a shadow would have refused is no strike, and its ban refuses nobody; enforced, it does.
+#[tokio::test]
+async fn the_ban_of_a_shadow_is_a_shadow() {
+    for backend in every_store() {
+        let limiter = backend.limiter(&ManualClock::new(BEGIN), [banning()]);
+        limiter.set_shadow(true);
+        for _ in 0..9 {
+            let decision = ask(&limiter, "k").await;
+            assert!(decision.is_allowed() && !decision.is_banned(), "{}: {decision:?}", backend.name);
+        }
+        limiter.ban("r", "banned", 100 * SECOND).await.expect("an answer");
+        assert!(ask(&limiter, "banned").await.is_allowed(), "{}", backend.name);
+        limiter.set_shadow(false);
+        let decision = ask(&limiter, "k").await;
+        assert!(decision.is_refused() && !decision.is_banned(), "{}: {decision:?}", backend.name);
+        assert_eq!(until(&ask(&limiter, "banned").await), 100 * SECOND, "{}", backend.name);
+    }
+}
+
+/// A part of the store is away, and a ban in another refuses all the same.
+#[tokio::test]
+async fn a_ban_holds_where_another_part_of_the_store_is_away() {
+    let store = Flaky::default();
+    let other = Rule::gcra("other", Quota::per_second(5)).key(key::given()).ban(Ban::after(3));
+    let builder = Limiter::builder(Resilient::new(store.clone())).clock(Clock::manual(ManualClock::new(BEGIN)));
+    let limiter = builder.rule(other).rule(banning()).build().expect("sound");
+    limiter.ban("r", "2", 100 * SECOND).await.expect("an answer");
+    store.set_part(1, Mood::Fails(StoreErrorKind::Unavailable));
+    let call = || Call::new().key("other", "1").key("r", "2");
+    let decision = limiter.acquire(call()).await;
+    assert!(decision.failure().is_some());
+    assert_eq!(decision.bans().collect::<Vec<_>>(), [("r", 100 * SECOND)], "{decision:?}");
+    store.set_part(1, Mood::Well);
+    store.set_part(2, Mood::Fails(StoreErrorKind::Unavailable));
+    let decision = limiter.acquire(call()).await;
+    assert!(decision.failure().is_some() && decision.is_allowed(), "{decision:?}");
 }
 
 /// A clock that steps back blocks nobody for longer than the ban was long, and brings none back that is over and counted on.
@@ -357,12 +412,16 @@ async fn observers_hear_of_each_ban_once_and_of_no_key() {
 #[tokio::test]
 async fn a_full_memory_store_bans_nobody_for_what_others_did() {
     let clock = ManualClock::new(BEGIN);
-    let builder = Limiter::builder(MemoryStore::new().max_keys(0)).clock(Clock::manual(clock));
+    let (store, events) = (MemoryStore::new().max_keys(0), Events::default());
+    let builder = Limiter::builder(store.clone()).clock(Clock::manual(clock)).observer(events.clone());
     let limiter = builder.rule(banning()).build().expect("sound");
     for round in 0..20 {
         let decision = ask(&limiter, &round.to_string()).await;
         assert!(!decision.is_banned(), "{decision:?}");
     }
+    assert_eq!(events.count(|event| matches!(event, StoreEvent::Banned { .. })), 0);
+    // Strikes take no more room than there is: the two that newcomers share.
+    assert_eq!(store.keys(), 2);
 }
 
 /// While the store is away nobody knows who is banned: the rule's own word for such a case holds.
@@ -377,42 +436,4 @@ async fn while_the_store_is_away_rules_fall_back() {
     assert!(decision.failure().is_some() && decision.is_allowed() && !decision.is_banned());
     store.set(Mood::Well);
     assert!(limiter.acquire([("r", "k")]).await.is_banned());
-}
-
-#[test]
-fn what_makes_no_sense_is_said_when_it_is_built() {
-    let rule = || Rule::gcra("r", Quota::per_second(1)).key(key::given());
-    let cell = || RedisStore::builder("redis://127.0.0.1:1").cell().build().expect("sound");
-    let plain = || RedisStore::builder("redis://127.0.0.1:1").no_scripts().build().expect("sound");
-    let window = Rule::fixed_window("r", Quota::per_second(1)).key(key::given());
-    let unlimited = Rule::gcra("r", Quota::unlimited()).key(key::given());
-    let nanos = Duration::from_nanos(1_500_000);
-    let memory = || Limiter::builder(MemoryStore::new());
-    for (builder, remedy) in [
-        (memory().rule(rule().ban(Ban::after(0))), "give 1 to 1000000"),
-        (memory().rule(rule().ban(Ban::after(1_000_001))), "give 1 to 1000000"),
-        (memory().rule(rule().ban(Ban::after(1).within(Duration::ZERO))), "within 0ns"),
-        (memory().rule(rule().ban(Ban::after(1).lasting(Duration::ZERO))), "lasting 0ns"),
-        (memory().rule(rule().ban(Ban::after(1).lasting(nanos))), "whole milliseconds"),
-        (memory().rule(rule().ban(Ban::after(1).lasting(Duration::MAX))), "366 days"),
-        (memory().rule(rule().ban(Ban::after(1).forgotten_after(Duration::ZERO))), "forgotten_after 0ns"),
-        (memory().rule(rule().ban(Ban::after(1).lasting(2 * SECOND).at_most(SECOND))), "give that or more"),
-        (memory().rule(rule().ban(Ban::after(1).escalating(0.999))), "give 1 to 100"),
-        (memory().rule(rule().ban(Ban::after(1).escalating(f64::NAN))), "give 1 to 100"),
-        (memory().rule(rule().ban(Ban::after(1).escalating(f64::INFINITY))), "give 1 to 100"),
-        (memory().rule(rule().ban(Ban::after(1).escalating(1.000_1))), "does not make it longer"),
-        (memory().rule(unlimited.ban(Ban::after(1))), "give it a quota"),
-        (Limiter::builder(cell()).rule(rule().ban(Ban::after(1))), "without cell()"),
-        (Limiter::builder(plain()).rule(window.ban(Ban::after(1))), "without no_scripts()"),
-    ] {
-        let error = builder.build().expect_err("no sense");
-        assert_eq!((error.rule_name(), error.field()), (Some("r"), "ban"), "{error}");
-        assert!(error.to_string().contains(remedy), "{error}");
-    }
-    let many = |count: u32| {
-        let named = |place: u32| Rule::gcra(&place.to_string(), Quota::per_second(1)).key(key::given());
-        (0..count).fold(memory(), |builder, place| builder.rule(named(place).ban(Ban::after(1)))).build()
-    };
-    assert!(many(32).is_ok());
-    assert!(many(33).expect_err("too many").to_string().contains("66 rules, bans"));
 }

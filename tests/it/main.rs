@@ -6,6 +6,7 @@
 
 mod addresses;
 mod applies;
+mod ban_errors;
 mod ban_http;
 mod ban_traces;
 mod bans;

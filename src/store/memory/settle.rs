@@ -42,7 +42,9 @@ impl Inner {
         let (mut answer, mut banned) = (Answer::default(), Vec::new());
         for (line, (hash, key)) in lines.iter().zip(&places) {
             let Some(shard) = shards.get_mut(place_of(*hash)) else { continue };
-            let strikes = line.limit.is_ban() && line.receipt == 0 && !shard.bans(*hash, line, key, at);
+            // Those that newcomers share ban nobody.
+            let strikes = line.limit.is_ban() && line.receipt == 0 && *key == line.key;
+            let strikes = strikes && !shard.bans(*hash, line, key, at);
             answer.push(shard.settle(*hash, line, key, at, change));
             if strikes && shard.bans(*hash, line, key, at) {
                 banned.push(line.scope.rule().into());

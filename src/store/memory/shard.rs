@@ -343,7 +343,10 @@ impl Shard {
     pub(super) fn has_room_for(&mut self, hash: u64, line: &Line<'_>, key: &[u8], at: Moment) -> Result<(), Full> {
         match self.find(hash, line.scope.number(), key) {
             Some(_) => Ok(()),
-            None => self.judge_new(line, key, at).map(drop),
+            None => {
+                self.make_room(at.now);
+                if self.room.is_full() && key != OVERFLOW { Err(Full) } else { Ok(()) }
+            }
         }
     }
 
