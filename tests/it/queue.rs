@@ -346,10 +346,8 @@ async fn workers_do_not_wait_for_a_store_that_is_away_where_a_rule_refuses_then(
     let call = || Call::new().key("a", "0k").key("b", "1k");
     assert!(limiter.acquire_when_ready(call()).await.is_allowed());
     flaky.set_part(1, Mood::Fails(StoreErrorKind::Unavailable));
-    let began = tokio::time::Instant::now();
-    let refused = limiter.acquire_when_ready(call()).await;
+    let refused = tokio::time::timeout(MS, limiter.acquire_when_ready(call())).await.expect("at once");
     assert!(refused.failure().is_some() && refused.retry_after() == Some(60 * MINUTE), "{refused:?}");
-    assert_eq!(began.elapsed(), Duration::ZERO);
 }
 
 #[test]
