@@ -29,6 +29,11 @@ fn limiter() -> Result<LimiterBuilder, Box<dyn Error>> {
 async fn deliver_webhooks() -> Result<(), Box<dyn Error>> {
     let rule = Rule::leaky_bucket("deliveries", Quota::per_second(5)).queue(Duration::from_secs(30), 10);
     let limiter = limiter()?.rule(rule.key(key::given())).build()?;
+    // Connects, and says what is wrong: the first deliveries do not wait for that, and would be counted in this process alone.
+    let report = limiter.check().await;
+    if !report.is_ok() {
+        println!("{report}");
+    }
     let began = Instant::now();
     let mut workers = JoinSet::new();
     for (event, receiver) in (1..).zip(["shop.example", "shop.example", "bank.example"].repeat(4)) {
@@ -46,8 +51,8 @@ async fn deliver_webhooks() -> Result<(), Box<dyn Error>> {
     if tokio::time::timeout(Duration::from_millis(100), limiter.acquire_when_ready(bank)).await.is_err() {
         limiter.settled().await;
         let slot = began.elapsed() + limiter.peek(bank).await.delay().unwrap_or_default();
-        println!("{:4} ms  another to bank.example is given up, its slot is free", began.elapsed().as_millis());
-        println!("         again: the next would go at {} ms", slot.as_millis());
+        let (now, slot) = (began.elapsed().as_millis(), slot.as_millis());
+        println!("{now:4} ms  another to bank.example is given up: the next would go at {slot} ms");
     }
     workers.join_all().await;
     Ok(())

@@ -335,6 +335,21 @@ async fn while_the_store_is_away_the_line_is_in_this_process() {
     assert_eq!(limiter.acquire([("q", "k")]).await.delay(), Some(400 * MS));
 }
 
+/// One rule says when to come back, another cannot be judged and refuses: nobody knows how long to wait.
+#[tokio::test(start_paused = true)]
+async fn workers_do_not_wait_for_a_store_that_is_away_where_a_rule_refuses_then() {
+    let (flaky, clock) = (Flaky::default(), ManualClock::new(BEGIN));
+    let rule = |name| Rule::gcra(name, Quota::per_hour(1)).key(key::given()).on_failure(OnFailure::Refuse);
+    let builder = Limiter::builder(flaky.clone()).clock(Clock::manual(clock.clone()));
+    let limiter = builder.rule(rule("a")).rule(rule("b")).build().expect("sound");
+    // In two parts of the store, one of which fails.
+    let call = || Call::new().key("a", "0k").key("b", "1k");
+    assert!(limiter.acquire_when_ready(call()).await.is_allowed());
+    flaky.set_part(1, Mood::Fails(StoreErrorKind::Unavailable));
+    let refused = tokio::time::timeout(MS, limiter.acquire_when_ready(call())).await.expect("at once");
+    assert!(refused.failure().is_some() && refused.retry_after() == Some(60 * MINUTE), "{refused:?}");
+}
+
 #[test]
 fn what_cannot_be_a_queue_is_said_when_it_is_built() {
     let message = |rule: Rule| rule.key(key::given()).check().expect_err("an error").to_string();
