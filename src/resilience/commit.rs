@@ -150,7 +150,9 @@ impl Shared {
             for tried in 0.. {
                 let ask = Ask { lines: &lines, purpose, time: time.later(began.elapsed()) };
                 let Err(error) = shared.ask_past_breakers(&ask).await else { return };
-                if tried == TRIES {
+                // What needs an operator does not pass in seconds.
+                let mut own = (0..lines.len()).filter_map(|place| error.of_line(place));
+                if tried == TRIES || own.all(|error| !error.is_transient()) {
                     return shared.not_given_back(error);
                 }
                 sleep(Duration::from_millis(100 << tried).mul_f64(1.0 + random::share())).await;

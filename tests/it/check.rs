@@ -8,13 +8,13 @@ use sluicegate::{
 };
 
 use crate::support::{
-    cluster::Cluster,
+    cluster::{Cluster, PLAIN},
     server::{Server, VERSIONS, Version, free_port},
 };
 
 /// What the store's errors and docs say that a user needs, by engine.
 const SCRIPT: &str = "+evalsha +eval +time +get +set +lrange +lindex +llen +lset +ltrim +rpush +zcard +zcount +zrange +zscore +zadd +zrem +zremrangebyscore +del +pexpire +pttl";
-const PLAIN: &str = "+multi +exec +time +get +set +incrby +del";
+const PLAIN_COMMANDS: &str = "+multi +exec +time +get +set +incrby +del";
 
 async fn check(builder: RedisStoreBuilder) -> Report {
     builder
@@ -67,7 +67,7 @@ async fn a_sound_server_is_described() {
 async fn missing_permissions_are_named_with_the_line_that_adds_them() {
     for version in VERSIONS {
         let server = Server::start(version);
-        for (needs, plain) in [(SCRIPT, false), (PLAIN, true)] {
+        for (needs, plain) in [(SCRIPT, false), (PLAIN_COMMANDS, true)] {
             let store = |builder: RedisStoreBuilder| if plain { builder.no_scripts() } else { builder };
             let report = check(store(with_user(&server, needs).await)).await;
             assert!(report.is_ok(), "{version:?}: {report}");
@@ -196,6 +196,33 @@ async fn every_node_of_a_cluster_is_checked() {
         let report = one.check().await;
         assert!(report.is_ok() && report.warnings().all(|warning| !warning.contains("no slots")), "{report}");
         assert_eq!(report.notes().filter(|note| note.contains("scripts run")).count(), 1, "{report}");
+    }
+}
+
+/// On a Cluster more is needed than on one server; what is missing is named there too.
+#[tokio::test]
+async fn permissions_that_only_a_cluster_needs_are_named() {
+    for version in [Version::Redis7, Version::Valkey9] {
+        let cluster = Cluster::start(version, PLAIN);
+        for (plain, needs) in [(false, SCRIPT), (true, PLAIN_COMMANDS)] {
+            let report = async |more: &str| {
+                for node in &cluster.nodes {
+                    let _ = with_user(node, &format!("{needs} {more}")).await;
+                }
+                let urls: Vec<String> =
+                    cluster.nodes.iter().map(|node| format!("redis://app:pw-canary@127.0.0.1:{}", node.port)).collect();
+                let builder = RedisStore::builder(urls).cluster();
+                check(if plain { builder.no_scripts() } else { builder }).await
+            };
+            assert!(report("+cluster|slots +asking").await.is_ok(), "{version:?}");
+            let without = report("+cluster|slots").await;
+            assert_eq!(without.problems().count(), 3, "{version:?}: {without}");
+            let line = "add them with: ACL SETUSER <user> ~ns:* +asking";
+            assert!(without.problems().all(|problem| problem.ends_with(line)), "{version:?}: {without}");
+            let without = report("+asking").await;
+            let line = "add it with: ACL SETUSER <user> +cluster|slots";
+            assert!(first(without.problems()).ends_with(line), "{version:?}: {without}");
+        }
     }
 }
 

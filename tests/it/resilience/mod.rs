@@ -403,20 +403,55 @@ async fn a_part_that_nobody_asks_any_more_is_forgotten() {
     assert_eq!(store.spends(), 1);
 }
 
-/// A replica may have answered it.
+/// A replica that answers look-ups says nothing of who takes charges.
 #[tokio::test(start_paused = true)]
-async fn a_look_up_is_no_sign_of_health() {
+async fn what_a_replica_answers_is_no_sign_of_health() {
     let store = Flaky::default();
     let limiter = limiter(&store);
+    let look = async || limiter.peek([("r", "k")]).await;
     for _ in 0..4 {
         store.set(DOWN);
         fail(&limiter, 1).await;
-        store.set(Mood::Well);
-        assert!(limiter.peek([("r", "k")]).await.failure().is_none());
+        store.set(Mood::Replica);
+        assert_eq!(kind(&look().await), None);
     }
     store.set(DOWN);
     fail(&limiter, 1).await;
     assert_eq!(kind(&ask(&limiter).await), Some(StoreErrorKind::Open));
+    // Nor does it close the breaker; who asks next probes.
+    advance(Duration::from_secs(33)).await;
+    store.set(Mood::Replica);
+    assert_eq!(kind(&look().await), None);
+    store.set(DOWN);
+    assert_eq!(kind(&ask(&limiter).await), Some(StoreErrorKind::Unavailable));
+    assert_eq!(kind(&look().await), Some(StoreErrorKind::Open));
+}
+
+/// A process that only looks: the store answers now and then, so it is well; and once it was away, a look-up finds that it is back.
+#[tokio::test(start_paused = true)]
+async fn a_look_up_that_the_store_answers_is_a_sign_of_health() {
+    let store = Flaky::default();
+    let limiter = limiter(&store);
+    let look = async || kind(&limiter.peek([("r", "k")]).await);
+    for _ in 0..10 {
+        store.set(DOWN);
+        assert_eq!(look().await, Some(StoreErrorKind::Unavailable));
+        store.set(Mood::Well);
+        assert_eq!(look().await, None);
+    }
+    store.set(DOWN);
+    for _ in 0..5 {
+        assert_eq!(look().await, Some(StoreErrorKind::Unavailable));
+    }
+    assert_eq!(look().await, Some(StoreErrorKind::Open));
+    store.set(Mood::Well);
+    advance(Duration::from_secs(33)).await;
+    assert_eq!(look().await, None);
+    // The breaker is closed: one failure opens nothing.
+    store.set(DOWN);
+    assert_eq!(look().await, Some(StoreErrorKind::Unavailable));
+    store.set(Mood::Well);
+    assert_eq!(look().await, None);
 }
 
 /// Rules over two parts of which one is away: the other is asked, the local count joins in, and it is all or nothing still.
