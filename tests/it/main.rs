@@ -55,6 +55,7 @@ mod leases;
 mod memory_store;
 mod model;
 mod no_scripts;
+mod odd_answers;
 mod ordering;
 mod processes;
 mod receipts;
