@@ -177,6 +177,9 @@ fn jittered(time: Duration) -> Duration {
 }
 
 #[cfg(test)]
+mod model;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

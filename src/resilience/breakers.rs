@@ -234,4 +234,47 @@ mod tests {
         assert!(is_one(300, 1_000) && is_one(300, MOST - 1));
         assert!(!is_one(300, 0) && !is_one(300, 254) && !is_one(0, 1));
     }
+
+    /// Threads that ask at once, and answer, fail or leave as chance has it: one probes at a time, and in the end nothing is left of it.
+    #[test]
+    fn whoever_leaves_and_however_they_race_one_probes_at_a_time() {
+        let settings = Settings { failures: 2, within: Duration::from_secs(60), open_for: Duration::from_micros(50) };
+        let breakers = Breakers { settings, ..Breakers::default() };
+        let (scope, rule) = (Scope::new("n", "r"), Rule::gcra("r", Quota::per_second(1)).key(key::given()));
+        let limit = rule.check().expect("sound");
+        let lines = [Line::new(&scope, b"k", &limit, 1)];
+        let ask = Ask { lines: &lines, purpose: Purpose::Spend, time: Time::Store };
+        let error = StoreError::new(StoreErrorKind::Unavailable, "away");
+        let (probing, probes) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let once = |mut chance: u64, from: u64| {
+            let gates = breakers.gates(&ask, &MemoryStore::new());
+            let is_probe = gates.parts.iter().any(|(_, pass)| *pass == Pass::Probe);
+            if is_probe {
+                assert_eq!(probing.fetch_add(1, Ordering::SeqCst), 0, "two probe at once");
+                probes.fetch_add(1, Ordering::SeqCst);
+            }
+            for _ in 0..chance % 50 {
+                std::hint::spin_loop();
+            }
+            if is_probe {
+                probing.fetch_sub(1, Ordering::SeqCst);
+            }
+            chance = from.max(chance % 10);
+            match chance {
+                0..5 => drop(gates.report(|_| Some(&error), &Observers::default())),
+                5 => drop(gates),
+                _ => drop(gates.report(|_| None, &Observers::default())),
+            }
+        };
+        std::thread::scope(|threads| {
+            for _ in 0..4 {
+                threads.spawn(|| (0..20_000).for_each(|_| once(crate::random::bits(), 0)));
+            }
+        });
+        assert!(probes.load(Ordering::SeqCst) > 10, "{probes:?} probes");
+        while !breakers.at_ease() {
+            once(crate::random::bits(), 6);
+        }
+        assert!(matches!(breakers.first.pass(Instant::now()), Pass::Free));
+    }
 }

@@ -403,6 +403,36 @@ async fn a_part_that_nobody_asks_any_more_is_forgotten() {
     assert_eq!(store.spends(), 1);
 }
 
+/// A hundred processes lose one store at the same moment: each asks it once in a period, and hardly two at the same time.
+#[tokio::test(start_paused = true)]
+async fn a_hundred_instances_probe_once_each_in_a_period() {
+    let store = Flaky::default();
+    let limiters: Vec<Limiter> = (0..100).map(|_| limiter(&store)).collect();
+    store.set(DOWN);
+    for limiter in &limiters {
+        fail(limiter, 5).await;
+    }
+    store.asked();
+    let began = Instant::now();
+    let mut probes = Vec::new();
+    // Two periods, of 30 to 33 s each.
+    while began.elapsed() < Duration::from_secs(66) {
+        for limiter in &limiters {
+            fail(limiter, 1).await;
+        }
+        probes.push((began.elapsed(), store.spends()));
+        advance(Duration::from_millis(100)).await;
+    }
+    let within = |from, to| {
+        let those = probes.iter().filter(|(at, _)| (Duration::from_secs(from)..Duration::from_secs(to)).contains(at));
+        those.map(|(_, probes)| probes).sum::<usize>()
+    };
+    assert_eq!((within(0, 30), within(34, 60)), (0, 0));
+    assert!(within(30, 34) == 100 && within(60, 66) <= 100, "{probes:?}");
+    let most = probes.iter().map(|(_, probes)| *probes).max();
+    assert!(most < Some(20), "{most:?} came together");
+}
+
 /// A replica that answers look-ups says nothing of who takes charges.
 #[tokio::test(start_paused = true)]
 async fn what_a_replica_answers_is_no_sign_of_health() {
