@@ -6,6 +6,10 @@ use sluicegate::{
     Limiter, MemoryStore, Quota, RedisStore, Resilient, Rule, key,
     store::{RedisStoreBuilder, Report, Store},
 };
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
 
 use crate::support::{
     cluster::{Cluster, PLAIN},
@@ -140,6 +144,51 @@ async fn a_server_that_is_down_or_hangs_is_a_problem_and_no_hang() {
     let report = store.check("ns").await;
     assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
     assert!(!report.is_ok(), "{report}");
+}
+
+/// A server that answers each command by its name, or hangs up where there is no answer.
+async fn acting(answer: fn(&str) -> Option<&'static str>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let port = listener.local_addr().expect("its address").port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut buffer = [0; 65_536];
+                loop {
+                    let Ok(read @ 1..) = stream.read(&mut buffer).await else { return };
+                    let text = String::from_utf8_lossy(&buffer[..read]).to_uppercase();
+                    // Those that are asked together come one after the other.
+                    let names = text.split('*').filter_map(|command| command.split("\r\n").nth(2));
+                    for name in names {
+                        let Some(reply) = answer(name) else { return };
+                        if stream.write_all(reply.as_bytes()).await.is_err() {
+                            return;
+                        }
+                    }
+                }
+            });
+        }
+    });
+    format!("redis://127.0.0.1:{port}")
+}
+
+#[tokio::test]
+async fn what_is_odd_about_a_server_is_said() {
+    let old = acting(|name| match name {
+        "INFO" => Some("$38\r\nredis_version:6.0.16\r\nrole:master\r\nx:y\r\n"),
+        _ => Some("+OK\r\n"),
+    });
+    let report = check(RedisStore::builder(old.await)).await;
+    assert!(first(report.problems()).contains("older than 6.2; upgrade it"), "{report}");
+    let lost = acting(|name| if name == "SET" { None } else { Some("+OK\r\n") });
+    let report = check(RedisStore::builder(lost.await)).await;
+    assert!(first(report.problems()).contains("lost while permissions were tried"), "{report}");
+    assert!(report.notes().any(|note| note.contains("not permitted to see the server's version")), "{report}");
+    // A primary among those that are to answer look-ups: they are not taken off the primary then.
+    let primary = Version::Redis7.shared();
+    let report = check(RedisStore::builder(primary.url()).peek_from_replicas(primary.url())).await;
+    assert!(report.is_ok(), "{report}");
+    assert_eq!(first(report.warnings()), "replica: a server given to peek_from_replicas(..) is a primary");
 }
 
 #[tokio::test]
