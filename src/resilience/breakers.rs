@@ -11,11 +11,11 @@ use std::{
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::breaker::{Breaker, Change, Pass, Settings};
+use super::breaker::{Asked, Breaker, Change, Pass, Settings};
 use crate::{
     error::{StoreError, StoreErrorKind},
     observer::{Observers, StoreEvent},
-    store::{Ask, Store},
+    store::{Ask, Purpose, Store},
 };
 
 /// How often parts are looked for that nobody asks any more.
@@ -59,7 +59,8 @@ impl Breakers {
     }
 
     fn gates_by(&self, ask: &Ask<'_>, store: &dyn Store, began: Instant, pass: impl Fn(&Breaker) -> Pass) -> Gates<'_> {
-        let mut gates = Gates { breakers: self, began, parts: SmallVec::new(), lines: SmallVec::new() };
+        let asked = if ask.purpose == Purpose::Peek { Asked::LookUp } else { Asked::Change };
+        let mut gates = Gates { breakers: self, asked, began, parts: SmallVec::new(), lines: SmallVec::new() };
         for line in ask.lines {
             let part = store.part(line);
             let place = match gates.parts.iter().position(|(known, _)| *known == part) {
@@ -124,6 +125,7 @@ impl Breakers {
 /// What an ask was let through by. Dropped without a word, its probes are left to the next.
 pub(super) struct Gates<'a> {
     breakers: &'a Breakers,
+    asked: Asked,
     began: Instant,
     parts: SmallVec<[(usize, Pass); 4]>,
     /// The place of each line's part in `parts`.
@@ -154,11 +156,11 @@ impl Gates<'_> {
             let error = errors.min_by_key(|error| is_lasting(error));
             any |= error.is_none();
             let change = match error {
-                None => breaker.succeeded(pass),
+                None => breaker.succeeded(pass, self.asked, now),
                 // Who is told off has reached the server.
-                Some(error) if is_lasting(error) && pass == Pass::Probe => breaker.succeeded(pass),
+                Some(error) if is_lasting(error) && pass == Pass::Probe => breaker.succeeded(pass, self.asked, now),
                 Some(error) if is_lasting(error) => Change::None,
-                Some(_) => breaker.failed(pass, self.began, now, &self.breakers.settings),
+                Some(_) => breaker.failed(pass, self.asked, self.began, now, &self.breakers.settings),
             };
             self.breakers.note(part, change, error, observers);
         }
@@ -181,7 +183,7 @@ mod tests {
     use super::*;
     use crate::{
         Quota, Rule, key,
-        store::{Line, MemoryStore, Purpose, Scope, Time},
+        store::{Line, MemoryStore, Scope, Time},
     };
 
     /// One ask that fares so.

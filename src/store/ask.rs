@@ -186,24 +186,12 @@ fn number_of(name: String) -> u32 {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     pub(crate) verdicts: SmallVec<[Verdict; 1]>,
-    pub(crate) by_replica: bool,
 }
 
 impl Answer {
     /// Adds the verdict of the next line.
     pub fn push(&mut self, verdict: Verdict) {
         self.verdicts.push(verdict);
-    }
-
-    /// Says that a replica made it: that tells nothing of whether charges can be made.
-    pub fn by_replica(mut self) -> Answer {
-        self.by_replica = true;
-        self
-    }
-
-    /// Whether a replica made it, or a part of it.
-    pub fn is_by_replica(&self) -> bool {
-        self.by_replica
     }
 
     /// One for each line.

@@ -3,10 +3,7 @@
 use std::time::{Duration, Instant};
 
 use redis::cmd;
-use sluicegate::{
-    Limiter, Quota, RedisStore, Rule, key,
-    store::{Ask, Line, Purpose, RedisStoreBuilder, Scope, Store, Time},
-};
+use sluicegate::{Limiter, Quota, RedisStore, Rule, key, store::RedisStoreBuilder};
 
 use crate::support::{
     cluster::{CLUSTERS, Cluster, PLAIN, Shape, calls_of},
@@ -86,28 +83,6 @@ async fn the_replicas_of_each_primary_answer_look_ups_in_its_slots() {
             );
         }
     }
-}
-
-/// Also of several slots, where one replica is enough to be in doubt of the rest.
-#[tokio::test]
-async fn an_answer_says_whether_replicas_had_a_part_in_it() {
-    let cluster = Cluster::start(Version::Valkey9, REPLICAS);
-    let builder = cluster.builder().peek_from_cluster_replicas().bare().deadline(Duration::from_secs(4));
-    let store = builder.build().expect("sound");
-    let limit = Rule::gcra("r", Quota::per_day(10)).key(key::given()).check().expect("sound");
-    let (scope, keys) = (Scope::new("ns", "r"), [0, 1].map(|place| cluster.key_at(place, &[])));
-    let lines = keys.each_ref().map(|key| Line::new(&scope, key.as_bytes(), &limit, 1));
-    let ask = async |lines: &[Line<'_>], purpose| {
-        store.acquire(&Ask { lines, purpose, time: Time::Store }).await.expect("answers").is_by_replica()
-    };
-    assert!(!ask(&lines, Purpose::Spend).await);
-    assert!(ask(&lines[..1], Purpose::Peek).await && ask(&lines, Purpose::Peek).await);
-    cluster.nodes[3].signal("KILL");
-    let since = Instant::now();
-    while ask(&lines[..1], Purpose::Peek).await {
-        assert!(since.elapsed() < Duration::from_secs(20), "it does not die");
-    }
-    assert!(ask(&lines, Purpose::Peek).await, "the other's replica");
 }
 
 /// A replica hangs, and one is gone: their primaries answer, and so do the replicas of others.

@@ -3,10 +3,7 @@
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
-use sluicegate::{
-    Limiter, Quota, RedisStore, Rule, key,
-    store::{Ask, Line, Purpose, RedisStoreBuilder, Scope, Store, Time},
-};
+use sluicegate::{Limiter, Quota, RedisStore, Rule, key, store::RedisStoreBuilder};
 
 use crate::support::server::{Server, VERSIONS, Version, free_port};
 
@@ -82,22 +79,6 @@ async fn replicas_answer_peeks_and_see_no_charge() {
         assert!(calls(&replica, "evalsha_ro").await >= 4, "{version:?}");
         assert_eq!(calls(&replica, "evalsha").await + calls(&replica, "eval").await, 0, "{version:?}: no charge");
     }
-}
-
-/// Whoever judges the primary by its answers must know which are not its own.
-#[tokio::test]
-async fn an_answer_says_whether_a_replica_made_it() {
-    let primary = primary(Version::Redis7);
-    let replica = replica_of(&primary, Version::Redis7).await;
-    let store = store(&primary).peek_from_replicas(replica.url()).build().expect("sound");
-    let limit = Rule::gcra("r", Quota::per_day(10)).key(key::given()).check().expect("sound");
-    let scope = Scope::new("ns", "r");
-    let lines = [Line::new(&scope, b"k", &limit, 1)];
-    let ask = async |purpose| store.acquire(&Ask { lines: &lines, purpose, time: Time::Store }).await.expect("answers");
-    assert!(!ask(Purpose::Spend).await.is_by_replica());
-    assert!(ask(Purpose::Peek).await.is_by_replica());
-    replica.stop();
-    assert!(!ask(Purpose::Peek).await.is_by_replica());
 }
 
 /// A replica has its library from the primary, if at all; it is asked by read-only scripts, which need none.

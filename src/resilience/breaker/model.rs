@@ -6,11 +6,11 @@ use super::*;
 
 const SETTINGS: Settings = Settings { failures: 3, within: Duration::from_secs(10), open_for: Duration::from_secs(30) };
 
-/// One of many who ask, at any time and in any order, and come back with an answer, with none, or not at all.
+/// One of those who ask, at any time and in any order, and come back with an answer, with none, or not at all.
 #[derive(Clone, Debug)]
 enum Step {
     Pass(u64),
-    Ask,
+    Ask(Asked),
     Answer(usize),
     Fail(usize),
     Leave(usize),
@@ -23,7 +23,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         2 => (0..4_000u64).prop_map(Step::Pass),
         1 => (20_000..40_000u64).prop_map(Step::Pass),
-        6 => Just(Step::Ask),
+        3 => Just(Step::Ask(Asked::Change)),
+        3 => Just(Step::Ask(Asked::LookUp)),
         2 => whose().prop_map(Step::Answer),
         6 => whose().prop_map(Step::Fail),
         1 => whose().prop_map(Step::Leave),
@@ -49,9 +50,11 @@ proptest! {
     #[test]
     fn whatever_happens_in_whatever_order_it_keeps_its_rules(steps in steps()) {
         let (breaker, mut now) = (Breaker::default(), Instant::now());
-        let mut asking: Vec<(Pass, Instant)> = Vec::new();
+        let mut asking: Vec<(Pass, Asked, Instant)> = Vec::new();
         let mut model = Model::Closed(Vec::new());
         let opened = |now: Instant| Model::Open(now + SETTINGS.open_for, now + SETTINGS.open_for.mul_f64(1.1));
+        // Whether any of the failures was one of a charge: then answers to look-ups mend nothing.
+        let mut charges = false;
         // How many kinds of unease were told of and not taken back: what spares requests a look at each breaker.
         let mut uneasy = 0;
         for step in steps {
@@ -61,7 +64,7 @@ proptest! {
                     now += Duration::from_millis(millis);
                     Change::None
                 }
-                Step::Ask => {
+                Step::Ask(asked) => {
                     let pass = breaker.pass(now);
                     match model {
                         Model::Closed(_) => prop_assert_eq!(pass, Pass::Free),
@@ -75,19 +78,24 @@ proptest! {
                         },
                     }
                     if !matches!(pass, Pass::Blocked(_)) {
-                        asking.push((pass, now));
+                        asking.push((pass, asked, now));
                     }
                     Change::None
                 }
                 Step::Answer(whose) => {
                     let Some(who) = who(whose) else { continue };
-                    let (pass, _) = asking.swap_remove(who);
-                    let change = breaker.succeeded(pass);
+                    let (pass, asked, _) = asking.swap_remove(who);
+                    let change = breaker.succeeded(pass, asked, now);
+                    let mends = asked == Asked::Change || !charges;
                     match &model {
-                        Model::Closed(_) => model = Model::Closed(Vec::new()),
-                        Model::Probed if pass == Pass::Probe => {
+                        Model::Closed(_) if mends => model = Model::Closed(Vec::new()),
+                        Model::Probed if pass == Pass::Probe && mends => {
                             prop_assert_eq!(change, Change::Closed);
                             model = Model::Closed(Vec::new());
+                        }
+                        Model::Probed if pass == Pass::Probe => {
+                            prop_assert_eq!(change, Change::None);
+                            model = Model::Open(now, now);
                         }
                         _ => prop_assert_eq!(change, Change::None),
                     }
@@ -95,8 +103,10 @@ proptest! {
                 }
                 Step::Fail(whose) => {
                     let Some(who) = who(whose) else { continue };
-                    let (pass, began) = asking.swap_remove(who);
-                    let change = breaker.failed(pass, began, now, &SETTINGS);
+                    let (pass, asked, began) = asking.swap_remove(who);
+                    let change = breaker.failed(pass, asked, began, now, &SETTINGS);
+                    let counts = matches!(model, Model::Closed(_)) || pass == Pass::Probe;
+                    charges |= counts && asked == Asked::Change;
                     match &mut model {
                         Model::Closed(failures) => {
                             // Those that were on their way together are one failure.
@@ -117,7 +127,7 @@ proptest! {
                 }
                 Step::Leave(whose) => {
                     let Some(who) = who(whose) else { continue };
-                    let (pass, _) = asking.swap_remove(who);
+                    let (pass, ..) = asking.swap_remove(who);
                     if pass == Pass::Probe {
                         breaker.abandoned(now);
                         model = Model::Open(now, now);
@@ -157,6 +167,7 @@ proptest! {
             };
             let calm = matches!(&model, Model::Closed(failures) if failures.is_empty());
             prop_assert_eq!(uneasy, i32::from(!calm));
+            charges &= !calm;
         }
     }
 }

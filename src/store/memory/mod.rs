@@ -170,7 +170,7 @@ impl Inner {
             let Some(shard) = locked.get_mut(place_of(hash)) else { continue };
             verdicts.push(shard.finish(hash, line, key, at, one, spend && fits));
         }
-        if full == overflowing { Ok(Answer { verdicts, ..Answer::default() }) } else { Err(full) }
+        if full == overflowing { Ok(Answer { verdicts }) } else { Err(full) }
     }
 
     #[inline]

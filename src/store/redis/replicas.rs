@@ -65,7 +65,7 @@ impl Replicas {
             redirected = used.as_mut().and_then(Live::redirect).is_some();
             answer
         });
-        let answer = answer.await.map(Answer::by_replica);
+        let answer = answer.await;
         // One that points elsewhere follows another primary now, and the map will tell.
         Some(
             answer.inspect_err(|error| replica.rest(if redirected || error.is_transient() { REST } else { LONG_REST })),

@@ -148,7 +148,7 @@ pub(super) fn read(reply: &Value, lines: &[Line<'_>]) -> Result<Reply, StoreErro
         let receipt = line.limit.params().receipt(now, reset_after, line.receipt);
         verdicts.push(Verdict { wait, remaining, reset_after, receipt });
     }
-    Ok(Reply::Answer { now, answer: Answer { verdicts, ..Answer::default() } })
+    Ok(Reply::Answer { now, answer: Answer { verdicts } })
 }
 
 #[cfg(test)]

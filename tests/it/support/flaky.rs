@@ -16,8 +16,6 @@ use sluicegate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mood {
     Well,
-    /// A replica answers: good for look-ups.
-    Replica,
     /// Fails; nothing is charged.
     Fails(StoreErrorKind),
     /// Charges, and fails all the same.
@@ -111,7 +109,7 @@ impl Store for Flaky {
             if moods.contains(&Mood::Hangs) {
                 return pending().await;
             }
-            let reached = |mood: &Mood| !matches!(mood, Mood::Fails(_) | Mood::Hangs);
+            let reached = |mood: &Mood| matches!(mood, Mood::Well | Mood::LosesTheReply | Mood::ChargesAndHangs);
             let lines: Vec<Line<'_>> =
                 ask.lines.iter().zip(&moods).filter(|(_, mood)| reached(mood)).map(|(line, _)| *line).collect();
             let answer = match lines.is_empty() {
@@ -122,14 +120,12 @@ impl Store for Flaky {
                 return pending().await;
             }
             let error = |mood: &Mood| match mood {
-                Mood::Well | Mood::Replica => None,
+                Mood::Well => None,
                 Mood::Fails(kind) => Some(StoreError::new(*kind, "told to fail").uncharged()),
                 _ => Some(StoreError::new(StoreErrorKind::Unavailable, "the reply was lost")),
             };
             let errors: Vec<Option<StoreError>> = moods.iter().map(error).collect();
-            let Some(first) = errors.iter().flatten().next().cloned() else {
-                return Ok(if moods.contains(&Mood::Replica) { answer.by_replica() } else { answer });
-            };
+            let Some(first) = errors.iter().flatten().next().cloned() else { return Ok(answer) };
             let mut judged = answer.verdicts().iter();
             let verdict = |mood: &Mood| -> Option<Verdict> {
                 let judged = if reached(mood) { judged.next() } else { None };

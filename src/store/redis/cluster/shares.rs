@@ -98,7 +98,6 @@ impl Cluster {
         let mut verdicts: Vec<Option<Verdict>> = vec![None; ask.lines.len()];
         let mut errors: Vec<Option<StoreError>> = vec![None; ask.lines.len()];
         let mut granted = Vec::new();
-        let by_replica = done.iter().any(|(_, result)| result.as_ref().is_ok_and(Answer::is_by_replica));
         for (share, result) in done {
             let answer = match result {
                 Ok(answer) => answer,
@@ -127,7 +126,7 @@ impl Cluster {
         let Some(error) = worst(&errors) else {
             let mut answer = Answer::default();
             verdicts.into_iter().flatten().for_each(|verdict| answer.push(verdict));
-            return Ok(if by_replica { answer.by_replica() } else { answer });
+            return Ok(answer);
         };
         if errors.iter().all(|own| own.as_ref() == Some(&error)) {
             return Err(error);
