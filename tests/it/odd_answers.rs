@@ -7,10 +7,13 @@ use sluicegate::{
     store::{Answer, Ask, Line, Partial, Store, StoreFuture},
 };
 
+/// What becomes of an answer.
+type Change = fn(Answer) -> Result<Answer, StoreError>;
+
 /// Answers as a memory store does, and then as told.
 struct Odd {
     inside: MemoryStore,
-    change: fn(Answer) -> Result<Answer, StoreError>,
+    change: Change,
     at_once: bool,
 }
 
@@ -43,7 +46,7 @@ impl fmt::Debug for Odd {
 }
 
 /// Decisions over one rule and over two, each where the store is asked and where it is waited for.
-async fn decisions(change: fn(Answer) -> Result<Answer, StoreError>, on_failure: OnFailure) -> Vec<Decision> {
+async fn decisions(change: Change, on_failure: OnFailure) -> Vec<Decision> {
     let mut decisions = Vec::new();
     for at_once in [true, false] {
         let rule = |name| Rule::gcra(name, Quota::per_day(9)).key(key::given()).on_failure(on_failure);
@@ -65,7 +68,7 @@ fn without_the_last(answer: Answer) -> Answer {
 /// An answer that does not fit the question is none: rules do what they do without one.
 #[tokio::test]
 async fn an_answer_of_another_length_is_no_answer() {
-    let odd: [fn(Answer) -> Result<Answer, StoreError>; 3] = [
+    let odd: [Change; 3] = [
         |answer| Ok(without_the_last(answer)),
         |mut answer| {
             answer.push(answer.verdicts()[0]);
@@ -93,7 +96,7 @@ fn away(answer: &Answer, refuses: bool) -> StoreError {
 /// A store around a store may refuse though every verdict fits: a rule's own word was that.
 #[tokio::test]
 async fn a_store_may_refuse_whatever_the_verdicts() {
-    let odd: [(fn(Answer) -> Result<Answer, StoreError>, bool); 2] =
+    let odd: [(Change, bool); 2] =
         [(|answer| Err(away(&answer, true)), true), (|answer| Err(away(&answer, false)), false)];
     for (change, refused) in odd {
         for decision in decisions(change, OnFailure::Allow).await {

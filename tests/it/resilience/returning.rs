@@ -176,7 +176,8 @@ async fn a_return_that_is_denied_is_not_tried_again() {
     let builder = Limiter::builder(around).observer(events.clone());
     let limiter = rules.into_iter().fold(builder, sluicegate::LimiterBuilder::rule).build().expect("sound");
     assert!(limiter.acquire([("charged", "1k"), ("also", "3k"), ("refuses", "2k")]).await.is_refused());
-    (store.set_part(1, DENIED), store.set_part(3, DOWN));
+    store.set_part(1, DENIED);
+    store.set_part(3, DOWN);
     events.until(|events| events.not_given_back() == 1).await;
     assert_eq!(gives(&store), 6);
 }
