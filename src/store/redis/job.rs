@@ -3,7 +3,11 @@
 use redis::Cmd;
 use smallvec::SmallVec;
 
-use super::wire::{self, Args};
+use super::{
+    connections::Live,
+    scripts::Script,
+    wire::{self, Args},
+};
 use crate::store::{Ask, GIVE_RECORD_TTL, Id, Line, Purpose, Settlement};
 
 #[derive(Clone, Copy)]
@@ -26,7 +30,7 @@ impl Job<'_> {
         }
     }
 
-    pub(super) fn command(&self, verb: &str, script: &str, args: &Args) -> Cmd {
+    fn command(&self, verb: &str, script: &str, args: &Args) -> Cmd {
         let count = match self {
             Job::Ask(ask) => ask.lines.len(),
             Job::Settle(settlements) => 2 * settlements.len(),
@@ -57,6 +61,21 @@ impl Job<'_> {
             }
         }
         command
+    }
+}
+
+/// One call of a script.
+pub(super) struct Call<'a> {
+    pub(super) live: &'a mut Live,
+    pub(super) script: &'a Script,
+    pub(super) job: Job<'a>,
+    pub(super) args: &'a Args,
+}
+
+impl Call<'_> {
+    /// The command, by which `verb` finds the script under this name or text.
+    pub(super) fn command(&self, verb: &str, script: &str) -> Cmd {
+        self.job.command(verb, script, self.args)
     }
 }
 

@@ -12,6 +12,7 @@ pub mod fault_proxy;
 pub mod faulted;
 pub mod flaky;
 pub mod folder;
+pub mod hot_slot;
 pub mod leak;
 pub mod load;
 pub mod log;
