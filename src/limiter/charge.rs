@@ -58,7 +58,7 @@ struct Reserved {
 }
 
 impl Charge {
-    /// Of the rules that `settles` is true for.
+    /// [`Charge::settle`] means the rules that `by_handler` is true for.
     pub(super) fn new(
         limiter: &Limiter,
         decision: &Decision,

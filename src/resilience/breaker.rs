@@ -34,17 +34,44 @@ pub(super) struct Breaker(Mutex<State>);
 #[derive(Debug)]
 enum State {
     /// Asked. The times of the failures since the last success, the latest ones.
-    Closed(VecDeque<Instant>),
+    Closed(VecDeque<Instant>, Failed),
     /// Not asked before this.
-    Open(Instant),
+    Open(Instant, Failed),
     /// One is asking whether it is well again.
-    Probing,
+    Probing(Failed),
 }
 
 impl Default for State {
     fn default() -> State {
-        State::Closed(VecDeque::new())
+        State::Closed(VecDeque::new(), Failed::LookUps)
     }
+}
+
+/// What has failed. A server that takes no writes may well answer look-ups, and so may a replica: that they are answered says
+/// nothing of charges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Failed {
+    /// Nothing but look-ups.
+    LookUps,
+    Charges,
+}
+
+impl Failed {
+    fn and(self, asked: Asked) -> Failed {
+        if asked == Asked::LookUp { self } else { Failed::Charges }
+    }
+
+    /// Whether an answer to this says that it is well.
+    fn is_mended_by(self, asked: Asked) -> bool {
+        self == Failed::LookUps || asked == Asked::Change
+    }
+}
+
+/// What the store was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    LookUp,
+    Change,
 }
 
 /// Whether an ask may go on.
@@ -80,41 +107,49 @@ impl Breaker {
     pub(super) fn pass(&self, now: Instant) -> Pass {
         let mut state = self.lock();
         match *state {
-            State::Closed(_) => Pass::Free,
-            State::Open(until) if now < until => Pass::Blocked(until - now),
-            State::Open(_) => {
-                *state = State::Probing;
+            State::Closed(..) => Pass::Free,
+            State::Open(until, _) if now < until => Pass::Blocked(until - now),
+            State::Open(_, failed) => {
+                *state = State::Probing(failed);
                 Pass::Probe
             }
-            State::Probing => Pass::Blocked(Duration::ZERO),
+            State::Probing(_) => Pass::Blocked(Duration::ZERO),
         }
     }
 
-    /// The store answered.
-    pub(super) fn succeeded(&self, pass: Pass) -> Change {
+    /// The store answered. Where that says nothing, a probe has not found out either.
+    pub(super) fn succeeded(&self, pass: Pass, asked: Asked, now: Instant) -> Change {
         let mut state = self.lock();
         match &*state {
-            State::Closed(failures) if failures.is_empty() => Change::None,
-            State::Closed(_) => {
+            State::Closed(failures, _) if failures.is_empty() => Change::None,
+            State::Closed(_, failed) if failed.is_mended_by(asked) => {
                 *state = State::default();
                 Change::Calm
             }
-            State::Probing if pass == Pass::Probe => {
-                *state = State::default();
-                Change::Closed
+            State::Probing(failed) if pass == Pass::Probe => {
+                if failed.is_mended_by(asked) {
+                    *state = State::default();
+                    return Change::Closed;
+                }
+                *state = State::Open(now, *failed);
+                Change::None
             }
             // The late answer to a question from before it opened.
-            State::Open(_) | State::Probing => Change::None,
+            State::Closed(..) | State::Open(..) | State::Probing(_) => Change::None,
         }
     }
 
     /// The store gave no answer to an ask that began at this moment. What began before the last failure was on its way then: a
     /// connection that is lost takes all calls with it, and that is one failure.
-    pub(super) fn failed(&self, pass: Pass, began: Instant, now: Instant, settings: &Settings) -> Change {
+    pub(super) fn failed(&self, pass: Pass, asked: Asked, began: Instant, now: Instant, settings: &Settings) -> Change {
         let mut state = self.lock();
         match &mut *state {
-            State::Closed(failures) if failures.back().is_some_and(|last| began < *last) => Change::None,
-            State::Closed(failures) => {
+            State::Closed(failures, failed) if failures.back().is_some_and(|last| began < *last) => {
+                *failed = failed.and(asked);
+                Change::None
+            }
+            State::Closed(failures, failed) => {
+                *failed = failed.and(asked);
                 let first = failures.is_empty();
                 let most = usize::try_from(settings.failures).unwrap_or(usize::MAX).max(1);
                 failures.push_back(now);
@@ -123,16 +158,16 @@ impl Breaker {
                 }
                 let since = failures.front().map(|oldest| now.saturating_duration_since(*oldest));
                 if failures.len() == most && since.is_some_and(|since| since <= settings.within) {
-                    *state = State::Open(now + jittered(settings.open_for));
+                    *state = State::Open(now + jittered(settings.open_for), *failed);
                     return Change::Opened;
                 }
                 if first { Change::Uneasy } else { Change::None }
             }
-            State::Probing if pass == Pass::Probe => {
-                *state = State::Open(now + jittered(settings.open_for));
+            State::Probing(failed) if pass == Pass::Probe => {
+                *state = State::Open(now + jittered(settings.open_for), failed.and(asked));
                 Change::None
             }
-            State::Open(_) | State::Probing => Change::None,
+            State::Open(..) | State::Probing(_) => Change::None,
         }
     }
 
@@ -141,12 +176,12 @@ impl Breaker {
     pub(super) fn forget(&self, now: Instant, settings: &Settings) -> Change {
         let mut state = self.lock();
         let change = match &*state {
-            State::Closed(failures) => match failures.back() {
+            State::Closed(failures, _) => match failures.back() {
                 Some(last) if now.saturating_duration_since(*last) > settings.within => Change::Calm,
                 _ => Change::None,
             },
-            State::Open(until) if now.saturating_duration_since(*until) > settings.open_for => Change::Closed,
-            State::Open(_) | State::Probing => Change::None,
+            State::Open(until, _) if now.saturating_duration_since(*until) > settings.open_for => Change::Closed,
+            State::Open(..) | State::Probing(_) => Change::None,
         };
         if change != Change::None {
             *state = State::default();
@@ -157,7 +192,7 @@ impl Breaker {
     /// Something speaks for asking again: the next ask probes.
     pub(super) fn nudge(&self, now: Instant) {
         let mut state = self.lock();
-        if let State::Open(until) = &mut *state {
+        if let State::Open(until, _) = &mut *state {
             *until = now.min(*until);
         }
     }
@@ -165,8 +200,8 @@ impl Breaker {
     /// The probe left without having found out: the next ask probes.
     pub(super) fn abandoned(&self, now: Instant) {
         let mut state = self.lock();
-        if matches!(*state, State::Probing) {
-            *state = State::Open(now);
+        if let State::Probing(failed) = *state {
+            *state = State::Open(now, failed);
         }
     }
 }
@@ -175,6 +210,9 @@ impl Breaker {
 fn jittered(time: Duration) -> Duration {
     time + time.mul_f64(0.1 * random::share())
 }
+
+#[cfg(test)]
+mod model;
 
 #[cfg(test)]
 mod tests {
@@ -190,17 +228,19 @@ mod tests {
     #[test]
     fn opens_after_so_many_failures_in_a_row_and_lets_one_probe_through() {
         let (breaker, began) = (Breaker::default(), Instant::now());
-        let fail = |pass, after| breaker.failed(pass, began + seconds(after), began + seconds(after), &SETTINGS);
+        let fail = |pass, after| {
+            breaker.failed(pass, Asked::Change, began + seconds(after), began + seconds(after), &SETTINGS)
+        };
         assert_eq!(fail(Pass::Free, 0.0), Change::Uneasy);
         assert_eq!(fail(Pass::Free, 1.0), Change::None);
-        assert_eq!(breaker.succeeded(Pass::Free), Change::Calm);
-        assert_eq!(breaker.succeeded(Pass::Free), Change::None);
+        assert_eq!(breaker.succeeded(Pass::Free, Asked::Change, began), Change::Calm);
+        assert_eq!(breaker.succeeded(Pass::Free, Asked::Change, began), Change::None);
         assert_eq!(fail(Pass::Free, 2.0), Change::Uneasy);
         assert_eq!(fail(Pass::Free, 3.0), Change::None);
         assert_eq!(breaker.pass(began + seconds(3.5)), Pass::Free);
         assert_eq!(fail(Pass::Free, 4.0), Change::Opened);
         // Answers to what was asked before change nothing.
-        assert_eq!(breaker.succeeded(Pass::Free), Change::None);
+        assert_eq!(breaker.succeeded(Pass::Free, Asked::Change, began), Change::None);
         assert_eq!(fail(Pass::Free, 5.0), Change::None);
 
         let Pass::Blocked(left) = breaker.pass(began + seconds(4.0)) else { panic!("it is open") };
@@ -210,31 +250,34 @@ mod tests {
         assert_eq!(breaker.pass(later), Pass::Probe);
         assert_eq!(breaker.pass(later), Pass::Blocked(Duration::ZERO));
         // Another's late answer is no word of the probe, nor is its failure.
-        assert_eq!(breaker.succeeded(Pass::Free), Change::None);
-        assert_eq!(breaker.failed(Pass::Free, later, later, &SETTINGS), Change::None);
+        assert_eq!(breaker.succeeded(Pass::Free, Asked::Change, began), Change::None);
+        assert_eq!(breaker.failed(Pass::Free, Asked::Change, later, later, &SETTINGS), Change::None);
         assert_eq!(breaker.pass(later), Pass::Blocked(Duration::ZERO));
         // The probe fails: open again.
-        assert_eq!(breaker.failed(Pass::Probe, later, later, &SETTINGS), Change::None);
+        assert_eq!(breaker.failed(Pass::Probe, Asked::Change, later, later, &SETTINGS), Change::None);
         let Pass::Blocked(left) = breaker.pass(later) else { panic!("it is open again") };
         // The next one is dropped before it knows: another probes at once.
         assert_eq!(breaker.pass(later + left), Pass::Probe);
         breaker.abandoned(later + left);
         assert_eq!(breaker.pass(later + left), Pass::Probe);
-        assert_eq!(breaker.succeeded(Pass::Probe), Change::Closed);
+        assert_eq!(breaker.succeeded(Pass::Probe, Asked::Change, began), Change::Closed);
         assert_eq!(breaker.pass(later + left), Pass::Free);
     }
 
     #[test]
     fn failures_that_lie_too_far_apart_do_not_open_it() {
         let (breaker, began) = (Breaker::default(), Instant::now());
-        let fail = |after| breaker.failed(Pass::Free, began + seconds(after), began + seconds(after), &SETTINGS);
+        let fail = |after| {
+            breaker.failed(Pass::Free, Asked::Change, began + seconds(after), began + seconds(after), &SETTINGS)
+        };
         for after in [0.0, 6.0, 12.0, 18.0, 24.0] {
             assert_ne!(fail(after), Change::Opened, "{after}");
         }
         // The last three lie within ten seconds.
         assert_eq!(fail(26.0), Change::Opened);
         let edge = Breaker::default();
-        let fail = |after| edge.failed(Pass::Free, began + seconds(after), began + seconds(after), &SETTINGS);
+        let fail =
+            |after| edge.failed(Pass::Free, Asked::Change, began + seconds(after), began + seconds(after), &SETTINGS);
         assert_eq!(
             [0.0, 5.0, 10.0].map(fail),
             [Change::Uneasy, Change::None, Change::Opened],
@@ -245,7 +288,9 @@ mod tests {
     #[test]
     fn what_nobody_asks_about_is_forgotten_when_it_no_longer_matters() {
         let (breaker, began) = (Breaker::default(), Instant::now());
-        let fail = |after| breaker.failed(Pass::Free, began + seconds(after), began + seconds(after), &SETTINGS);
+        let fail = |after| {
+            breaker.failed(Pass::Free, Asked::Change, began + seconds(after), began + seconds(after), &SETTINGS)
+        };
         let forget = |after| breaker.forget(began + seconds(after), &SETTINGS);
         assert_eq!(forget(100.0), Change::None);
         assert_eq!(fail(0.0), Change::Uneasy);
@@ -266,12 +311,12 @@ mod tests {
         let left = |_| {
             let breaker = Breaker::default();
             for _ in 0..3 {
-                breaker.failed(Pass::Free, began, began, &SETTINGS);
+                breaker.failed(Pass::Free, Asked::Change, began, began, &SETTINGS);
             }
             let first = blocked(&breaker, began);
             let probed = began + first;
             assert_eq!(breaker.pass(probed), Pass::Probe);
-            breaker.failed(Pass::Probe, probed, probed, &SETTINGS);
+            breaker.failed(Pass::Probe, Asked::Change, probed, probed, &SETTINGS);
             (first, blocked(&breaker, probed))
         };
         let (first, second): (Vec<_>, Vec<_>) = (0..100).map(left).unzip();

@@ -11,11 +11,11 @@ use std::{
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::breaker::{Breaker, Change, Pass, Settings};
+use super::breaker::{Asked, Breaker, Change, Pass, Settings};
 use crate::{
     error::{StoreError, StoreErrorKind},
     observer::{Observers, StoreEvent},
-    store::{Ask, Store},
+    store::{Ask, Purpose, Store},
 };
 
 /// How often parts are looked for that nobody asks any more.
@@ -59,7 +59,8 @@ impl Breakers {
     }
 
     fn gates_by(&self, ask: &Ask<'_>, store: &dyn Store, began: Instant, pass: impl Fn(&Breaker) -> Pass) -> Gates<'_> {
-        let mut gates = Gates { breakers: self, began, parts: SmallVec::new(), lines: SmallVec::new() };
+        let asked = if ask.purpose == Purpose::Peek { Asked::LookUp } else { Asked::Change };
+        let mut gates = Gates { breakers: self, asked, began, parts: SmallVec::new(), lines: SmallVec::new() };
         for line in ask.lines {
             let part = store.part(line);
             let place = match gates.parts.iter().position(|(known, _)| *known == part) {
@@ -124,6 +125,7 @@ impl Breakers {
 /// What an ask was let through by. Dropped without a word, its probes are left to the next.
 pub(super) struct Gates<'a> {
     breakers: &'a Breakers,
+    asked: Asked,
     began: Instant,
     parts: SmallVec<[(usize, Pass); 4]>,
     /// The place of each line's part in `parts`.
@@ -154,11 +156,11 @@ impl Gates<'_> {
             let error = errors.min_by_key(|error| is_lasting(error));
             any |= error.is_none();
             let change = match error {
-                None => breaker.succeeded(pass),
+                None => breaker.succeeded(pass, self.asked, now),
                 // Who is told off has reached the server.
-                Some(error) if is_lasting(error) && pass == Pass::Probe => breaker.succeeded(pass),
+                Some(error) if is_lasting(error) && pass == Pass::Probe => breaker.succeeded(pass, self.asked, now),
                 Some(error) if is_lasting(error) => Change::None,
-                Some(_) => breaker.failed(pass, self.began, now, &self.breakers.settings),
+                Some(_) => breaker.failed(pass, self.asked, self.began, now, &self.breakers.settings),
             };
             self.breakers.note(part, change, error, observers);
         }
@@ -181,7 +183,7 @@ mod tests {
     use super::*;
     use crate::{
         Quota, Rule, key,
-        store::{Line, MemoryStore, Purpose, Scope, Time},
+        store::{Line, MemoryStore, Scope, Time},
     };
 
     /// One ask that fares so.
@@ -233,5 +235,48 @@ mod tests {
         let is_one = |one: usize, other: usize| std::ptr::eq(breakers.of(one), breakers.of(other));
         assert!(is_one(300, 1_000) && is_one(300, MOST - 1));
         assert!(!is_one(300, 0) && !is_one(300, 254) && !is_one(0, 1));
+    }
+
+    /// Threads that ask at once, and answer, fail or leave as chance has it: one probes at a time, and in the end nothing is left of it.
+    #[test]
+    fn whoever_leaves_and_however_they_race_one_probes_at_a_time() {
+        let settings = Settings { failures: 2, within: Duration::from_secs(60), open_for: Duration::from_micros(50) };
+        let breakers = Breakers { settings, ..Breakers::default() };
+        let (scope, rule) = (Scope::new("n", "r"), Rule::gcra("r", Quota::per_second(1)).key(key::given()));
+        let limit = rule.check().expect("sound");
+        let lines = [Line::new(&scope, b"k", &limit, 1)];
+        let ask = Ask { lines: &lines, purpose: Purpose::Spend, time: Time::Store };
+        let error = StoreError::new(StoreErrorKind::Unavailable, "away");
+        let (probing, probes) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let once = |mut chance: u64, from: u64| {
+            let gates = breakers.gates(&ask, &MemoryStore::new());
+            let is_probe = gates.parts.iter().any(|(_, pass)| *pass == Pass::Probe);
+            if is_probe {
+                assert_eq!(probing.fetch_add(1, Ordering::SeqCst), 0, "two probe at once");
+                probes.fetch_add(1, Ordering::SeqCst);
+            }
+            for _ in 0..chance % 50 {
+                std::hint::spin_loop();
+            }
+            if is_probe {
+                probing.fetch_sub(1, Ordering::SeqCst);
+            }
+            chance = from.max(chance % 10);
+            match chance {
+                0..5 => drop(gates.report(|_| Some(&error), &Observers::default())),
+                5 => drop(gates),
+                _ => drop(gates.report(|_| None, &Observers::default())),
+            }
+        };
+        std::thread::scope(|threads| {
+            for _ in 0..4 {
+                threads.spawn(|| (0..20_000).for_each(|_| once(crate::random::bits(), 0)));
+            }
+        });
+        assert!(probes.load(Ordering::SeqCst) > 10, "{probes:?} probes");
+        while !breakers.at_ease() {
+            once(crate::random::bits(), 6);
+        }
+        assert!(matches!(breakers.first.pass(Instant::now()), Pass::Free));
     }
 }

@@ -50,17 +50,18 @@ impl Drop for Returning {
 struct Turn {
     shared: Arc<Shared>,
     well: bool,
+    denied: u32,
 }
 
 impl Turn {
-    fn end(mut self, well: bool) {
-        self.well = well;
+    fn end(mut self, sum: &Sum) {
+        (self.well, self.denied) = (sum.well, sum.denied);
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.shared.journal.rest(self.well);
+        self.shared.journal.rest(self.well, self.denied);
     }
 }
 
@@ -69,13 +70,16 @@ impl Drop for Turn {
 struct Sum {
     counts: u64,
     units: u64,
+    /// Whether nothing is left.
     well: bool,
+    denied: u32,
 }
 
 impl Sum {
     fn add(&mut self, done: Option<(Went, u64)>) {
         match done {
             Some((Went::Done, units)) => (self.counts, self.units) = (self.counts + 1, self.units + units),
+            Some((Went::Denied, _)) => (self.well, self.denied) = (false, self.denied.saturating_add(1)),
             _ => self.well = false,
         }
     }
@@ -87,16 +91,15 @@ impl Shared {
         // Outside a runtime it is left to the next answer.
         let Ok(runtime) = Handle::try_current() else { return };
         if self.journal.begin() {
-            let turn = Turn { shared: Arc::clone(self), well: false };
+            let turn = Turn { shared: Arc::clone(self), well: false, denied: 0 };
             runtime.spawn(async move {
-                let well = turn.shared.commit_all(time).await;
-                turn.end(well);
+                let sum = turn.shared.commit_all(time).await;
+                turn.end(&sum);
             });
         }
     }
 
-    /// Answers whether nothing is left.
-    async fn commit_all(self: &Arc<Shared>, time: Time) -> bool {
+    async fn commit_all(self: &Arc<Shared>, time: Time) -> Sum {
         let began = Instant::now();
         let mut tasks = JoinSet::new();
         let mut sum = Sum { well: true, ..Sum::default() };
@@ -122,7 +125,7 @@ impl Shared {
         if sum.counts > 0 {
             self.observers.tell(&StoreEvent::Committed { counts: sum.counts, units: sum.units });
         }
-        sum.well
+        sum
     }
 
     async fn commit_one(&self, commit: &Commit, time: Time) -> Went {
@@ -131,6 +134,7 @@ impl Shared {
         match self.ask_past_breakers(&ask).await {
             Ok(_) => Went::Done,
             Err(error) if error.may_have_charged() => Went::Unknown,
+            Err(error) if !error.is_transient() => Went::Denied,
             Err(_) => Went::Undone,
         }
     }
@@ -150,7 +154,9 @@ impl Shared {
             for tried in 0.. {
                 let ask = Ask { lines: &lines, purpose, time: time.later(began.elapsed()) };
                 let Err(error) = shared.ask_past_breakers(&ask).await else { return };
-                if tried == TRIES {
+                // What needs an operator does not pass in seconds.
+                let mut own = (0..lines.len()).filter_map(|place| error.of_line(place));
+                if tried == TRIES || own.all(|error| !error.is_transient()) {
                     return shared.not_given_back(error);
                 }
                 sleep(Duration::from_millis(100 << tried).mul_f64(1.0 + random::share())).await;

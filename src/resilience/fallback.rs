@@ -42,8 +42,9 @@ impl Shared {
         let (mut charged, mut errors) = (false, Vec::new());
         let error = match outcome {
             Some(Ok(answer)) => {
+                let heard = gates.report(|_| None, &self.observers);
                 // A look-up may have been answered by a replica, and says nothing of who takes charges.
-                if ask.purpose != Purpose::Peek && gates.report(|_| None, &self.observers) && !self.journal.is_empty() {
+                if heard && ask.purpose != Purpose::Peek && !self.journal.is_empty() {
                     self.commit_missed(ask.time);
                 }
                 if whole {

@@ -26,6 +26,8 @@ type Entries = HashMap<Name, Entry, foldhash::fast::RandomState>;
 
 /// How long nothing is committed after not all went well: a part of the store may be away for long.
 const REST: Duration = Duration::from_millis(250);
+/// How much longer for each that was denied. Until somebody mends that it is in vain, and a store must not be flooded with it.
+const REST_FOR_DENIED: Duration = Duration::from_millis(4);
 
 #[derive(Debug, Default)]
 pub(super) struct Journal {
@@ -64,6 +66,8 @@ pub(super) enum Went {
     Done,
     /// Nothing was charged.
     Undone,
+    /// Nor will it be, until somebody mends that.
+    Denied,
     /// Nobody knows: it is sent again under the same id.
     Unknown,
 }
@@ -110,9 +114,9 @@ impl Journal {
         !self.is_empty() && !rests && !self.busy.swap(true, Ordering::Acquire)
     }
 
-    /// `well`: everything was committed.
-    pub(super) fn rest(&self, well: bool) {
-        *self.not_before() = (!well).then(|| Instant::now() + REST);
+    /// `well`: everything was committed; if not, so many were denied.
+    pub(super) fn rest(&self, well: bool, denied: u32) {
+        *self.not_before() = (!well).then(|| Instant::now() + REST + REST_FOR_DENIED * denied);
         self.busy.store(false, Ordering::Release);
     }
 
@@ -160,8 +164,8 @@ impl Journal {
             Went::Done => entry.sent = None,
             // It stays as it is, to be sent again. If this time nothing was charged, an earlier time may have been another matter.
             Went::Unknown => {}
-            Went::Undone if commit.repeated => {}
-            Went::Undone => {
+            Went::Undone | Went::Denied if commit.repeated => {}
+            Went::Undone | Went::Denied => {
                 let units = entry.sent.take().map_or(0, |sent| sent.line.cost);
                 entry.units = entry.units.saturating_add(units);
             }

@@ -89,3 +89,52 @@ impl fmt::Debug for Local {
         f.debug_struct("Local").field("instances", &self.instances.now()).field("share", &self.share).finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+    use crate::{Limiter, Observer, OnFailure, Quota, Resilient, Rule, StoreError, StoreErrorKind, StoreEvent, key};
+
+    #[derive(Debug)]
+    struct Away;
+
+    impl Store for Away {
+        fn acquire_now(&self, _: &Ask<'_>, _: &mut Answer) -> Option<Result<(), StoreError>> {
+            Some(Err(StoreError::new(StoreErrorKind::Refused, "away")))
+        }
+
+        fn acquire<'a>(&'a self, _: &'a Ask<'a>) -> crate::store::StoreFuture<'a, Answer> {
+            Box::pin(std::future::ready(Err(StoreError::new(StoreErrorKind::Refused, "away"))))
+        }
+
+        fn reset<'a>(&'a self, _: &'a [Line<'a>]) -> crate::store::StoreFuture<'a, ()> {
+            Box::pin(std::future::ready(Ok(())))
+        }
+    }
+
+    #[derive(Clone, Default)]
+    struct Overflows(Arc<AtomicU64>);
+
+    impl Observer for Overflows {
+        fn store(&self, event: &StoreEvent) {
+            self.0.fetch_add((*event == StoreEvent::Overflowed).into(), Ordering::Relaxed);
+        }
+    }
+
+    /// Keys without end while the store is away: newcomers share a count here as anywhere, and that is told.
+    #[tokio::test]
+    async fn local_counts_are_bounded_and_whoever_watches_is_told() {
+        let around = Resilient::new(Away).set(|shared| shared.local.store = MemoryStore::new().max_keys(64));
+        let told = Overflows::default();
+        let rule = Rule::gcra("r", Quota::per_day(1_000)).key(key::given()).on_failure(OnFailure::Local);
+        let limiter = Limiter::builder(around).observer(told.clone()).rule(rule).build().expect("sound");
+        let mut admitted = 0;
+        for number in 0..5_000u32 {
+            admitted += u32::from(limiter.acquire([("r", number)]).await.is_allowed());
+        }
+        assert!(told.0.load(Ordering::Relaxed) > 0, "nobody was told");
+        assert!((800..1_000).contains(&admitted), "{admitted}: the overflow count is one for all");
+    }
+}

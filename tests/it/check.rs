@@ -6,15 +6,19 @@ use sluicegate::{
     Limiter, MemoryStore, Quota, RedisStore, Resilient, Rule, key,
     store::{RedisStoreBuilder, Report, Store},
 };
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
 
 use crate::support::{
-    cluster::Cluster,
+    cluster::{Cluster, PLAIN},
     server::{Server, VERSIONS, Version, free_port},
 };
 
 /// What the store's errors and docs say that a user needs, by engine.
 const SCRIPT: &str = "+evalsha +eval +time +get +set +lrange +lindex +llen +lset +ltrim +rpush +zcard +zcount +zrange +zscore +zadd +zrem +zremrangebyscore +del +pexpire +pttl";
-const PLAIN: &str = "+multi +exec +time +get +set +incrby +del";
+const PLAIN_COMMANDS: &str = "+multi +exec +time +get +set +incrby +del";
 
 async fn check(builder: RedisStoreBuilder) -> Report {
     builder
@@ -67,7 +71,7 @@ async fn a_sound_server_is_described() {
 async fn missing_permissions_are_named_with_the_line_that_adds_them() {
     for version in VERSIONS {
         let server = Server::start(version);
-        for (needs, plain) in [(SCRIPT, false), (PLAIN, true)] {
+        for (needs, plain) in [(SCRIPT, false), (PLAIN_COMMANDS, true)] {
             let store = |builder: RedisStoreBuilder| if plain { builder.no_scripts() } else { builder };
             let report = check(store(with_user(&server, needs).await)).await;
             assert!(report.is_ok(), "{version:?}: {report}");
@@ -142,6 +146,51 @@ async fn a_server_that_is_down_or_hangs_is_a_problem_and_no_hang() {
     assert!(!report.is_ok(), "{report}");
 }
 
+/// A server that answers each command by its name, or hangs up where there is no answer.
+async fn acting(answer: fn(&str) -> Option<&'static str>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let port = listener.local_addr().expect("its address").port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut buffer = [0; 65_536];
+                loop {
+                    let Ok(read @ 1..) = stream.read(&mut buffer).await else { return };
+                    let text = String::from_utf8_lossy(&buffer[..read]).to_uppercase();
+                    // Those that are asked together come one after the other.
+                    let names = text.split('*').filter_map(|command| command.split("\r\n").nth(2));
+                    for name in names {
+                        let Some(reply) = answer(name) else { return };
+                        if stream.write_all(reply.as_bytes()).await.is_err() {
+                            return;
+                        }
+                    }
+                }
+            });
+        }
+    });
+    format!("redis://127.0.0.1:{port}")
+}
+
+#[tokio::test]
+async fn what_is_odd_about_a_server_is_said() {
+    let old = acting(|name| match name {
+        "INFO" => Some("$38\r\nredis_version:6.0.16\r\nrole:master\r\nx:y\r\n"),
+        _ => Some("+OK\r\n"),
+    });
+    let report = check(RedisStore::builder(old.await)).await;
+    assert!(first(report.problems()).contains("older than 6.2; upgrade it"), "{report}");
+    let lost = acting(|name| if name == "SET" { None } else { Some("+OK\r\n") });
+    let report = check(RedisStore::builder(lost.await)).await;
+    assert!(first(report.problems()).contains("lost while permissions were tried"), "{report}");
+    assert!(report.notes().any(|note| note.contains("not permitted to see the server's version")), "{report}");
+    // A primary among those that are to answer look-ups: they are not taken off the primary then.
+    let primary = Version::Redis7.shared();
+    let report = check(RedisStore::builder(primary.url()).peek_from_replicas(primary.url())).await;
+    assert!(report.is_ok(), "{report}");
+    assert_eq!(first(report.warnings()), "replica: a server given to peek_from_replicas(..) is a primary");
+}
+
 #[tokio::test]
 async fn scripts_that_are_forbidden_and_a_module_that_is_not_there_are_problems() {
     for version in VERSIONS {
@@ -196,6 +245,33 @@ async fn every_node_of_a_cluster_is_checked() {
         let report = one.check().await;
         assert!(report.is_ok() && report.warnings().all(|warning| !warning.contains("no slots")), "{report}");
         assert_eq!(report.notes().filter(|note| note.contains("scripts run")).count(), 1, "{report}");
+    }
+}
+
+/// On a Cluster more is needed than on one server; what is missing is named there too.
+#[tokio::test]
+async fn permissions_that_only_a_cluster_needs_are_named() {
+    for version in [Version::Redis7, Version::Valkey9] {
+        let cluster = Cluster::start(version, PLAIN);
+        for (plain, needs) in [(false, SCRIPT), (true, PLAIN_COMMANDS)] {
+            let report = async |more: &str| {
+                for node in &cluster.nodes {
+                    let _ = with_user(node, &format!("{needs} {more}")).await;
+                }
+                let urls: Vec<String> =
+                    cluster.nodes.iter().map(|node| format!("redis://app:pw-canary@127.0.0.1:{}", node.port)).collect();
+                let builder = RedisStore::builder(urls).cluster();
+                check(if plain { builder.no_scripts() } else { builder }).await
+            };
+            assert!(report("+cluster|slots +asking").await.is_ok(), "{version:?}");
+            let without = report("+cluster|slots").await;
+            assert_eq!(without.problems().count(), 3, "{version:?}: {without}");
+            let line = "add them with: ACL SETUSER <user> ~ns:* +asking";
+            assert!(without.problems().all(|problem| problem.ends_with(line)), "{version:?}: {without}");
+            let without = report("+asking").await;
+            let line = "add it with: ACL SETUSER <user> +cluster|slots";
+            assert!(first(without.problems()).ends_with(line), "{version:?}: {without}");
+        }
     }
 }
 

@@ -1,10 +1,7 @@
 //! Counts spread over the nodes of a Cluster, while nothing fails.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
@@ -17,6 +14,7 @@ use sluicegate::{
 
 use crate::support::{
     cluster::{CLUSTERS, Cluster, PLAIN, Shape, calls},
+    hot_slot::move_while_asked,
     server::{VERSIONS, Version},
     stores::{BEGIN, namespace},
 };
@@ -194,51 +192,14 @@ async fn a_hot_slot_moves_under_load_and_every_charge_is_exact() {
     for version in CLUSTERS {
         let cluster = Cluster::start(version, PLAIN);
         let key = cluster.key_at(2, &[]);
-        let slot = cluster.slot(&key);
         // Two rules over one key: their counts are torn apart while the slot moves. One runs out on the way.
         let limiter = limiter(cluster.patient(), [rule("a", 200), rule("b", CAPACITY)]);
-        let (done, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let callers: Vec<_> = (0..4)
-            .map(|_| {
-                let (limiter, key, done, asked) = (limiter.clone(), key.clone(), done.clone(), asked.clone());
-                tokio::spawn(async move {
-                    let mut admitted = 0;
-                    while !done.load(Ordering::Relaxed) {
-                        let decision = ask(&limiter, Call::new().key("a", &*key).key("b", &*key)).await;
-                        admitted += u64::from(decision.is_allowed());
-                        asked.fetch_add(1, Ordering::Relaxed);
-                    }
-                    admitted
-                })
-            })
-            .collect();
-        let mut at = 2;
-        for to in [0, 1, 2, 0] {
-            let some_more = async || {
-                let enough = asked.load(Ordering::Relaxed) + 20;
-                let since = Instant::now();
-                while asked.load(Ordering::Relaxed) < enough {
-                    assert!(since.elapsed() < Duration::from_secs(20), "nobody is answered");
-                    tokio::task::yield_now().await;
-                }
-            };
-            cluster.migrate(slot, at, to, some_more).await;
-            at = to;
-        }
-        done.store(true, Ordering::Relaxed);
-        let mut admitted = 0;
-        for caller in callers {
-            admitted += caller.await.expect("no failure");
-        }
+        let admitted = move_while_asked(&cluster, &limiter, &key).await;
         assert_eq!(admitted, 200, "{version:?}");
         let since = Instant::now();
         while used(&limiter, "b", &key, CAPACITY).await != 200 {
             assert!(since.elapsed() < Duration::from_secs(10), "{}", used(&limiter, "b", &key, CAPACITY).await);
         }
-        let errors = cluster.nodes.iter().map(|node| node.ask::<String>(cmd("INFO").arg("errorstats")));
-        let errors = errors.collect::<Vec<_>>().join("\n");
-        let seen = ["ASK", "TRYAGAIN", "MOVED"].map(|code| errors.contains(&format!("errorstat_{code}:")));
-        assert_eq!(seen, [true; 3], "{version:?}: {errors}");
     }
 }
 

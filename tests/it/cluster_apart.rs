@@ -1,40 +1,22 @@
 //! Nodes of a Cluster that fail at the same time, each in its own way: each is judged by what it did itself.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use redis::cmd;
 use sluicegate::{
-    Call, Limiter, LimiterBuilder, Observer, OnFailure, Quota, RedisStore, Rule, StoreError, StoreErrorKind,
-    StoreEvent, key,
+    Call, Limiter, LimiterBuilder, OnFailure, Quota, RedisStore, Rule, StoreError, StoreErrorKind, StoreEvent, key,
     store::{Line, Scope, Store},
 };
 
 use crate::support::{
     cluster::{CLUSTERS, Cluster, PLAIN, Shape, until},
+    events::Events,
     log::Log,
     server::Version,
     stores::namespace,
 };
 
 const CAPACITY: u64 = 1_000_000;
-
-#[derive(Clone, Default)]
-struct Events(Arc<Mutex<Vec<StoreEvent>>>);
-
-impl Observer for Events {
-    fn store(&self, event: &StoreEvent) {
-        self.0.lock().expect("no panic").push(event.clone());
-    }
-}
-
-impl Events {
-    fn find<T>(&self, found: impl Fn(&StoreEvent) -> Option<T>) -> Vec<T> {
-        self.0.lock().expect("no panic").iter().filter_map(found).collect()
-    }
-}
 
 /// Two rules, `denied` on the first node and `hung` on the second. Each has been asked once.
 struct Two {
@@ -101,12 +83,13 @@ async fn one_that_hangs_opens_its_breaker_and_one_that_denies_shouts() {
             let decision = two.limiter.acquire(two.both()).await;
             assert!(decision.is_allowed() && decision.failure().is_some(), "{version:?}: {decision:?}");
         }
-        let opened = two.events.find(|event| match event {
+        let events = two.events.all();
+        let opened = events.iter().filter_map(|event| match event {
             StoreEvent::Opened { part, error } => Some((*part, error.kind())),
             _ => None,
         });
         // Parts are numbered in the order of the map, which begins at slot 0.
-        assert_eq!(opened, [(2, StoreErrorKind::Timeout)], "{version:?}");
+        assert_eq!(opened.collect::<Vec<_>>(), [(2, StoreErrorKind::Timeout)], "{version:?}");
         let log = log.text();
         let shouted = log.lines().find(|line| line.contains("ERROR")).unwrap_or_else(|| panic!("{version:?}: {log}"));
         assert!(shouted.contains("NOPERM"), "{version:?}: {shouted}");
@@ -133,19 +116,12 @@ async fn a_node_that_may_have_charged_keeps_no_others_lines_from_being_committed
         }
         two.cluster.nodes[0].ask::<()>(cmd("ACL").arg(&["SETUSER", "default", "+eval", "+evalsha"]));
         two.cluster.nodes[1].signal("CONT");
-        let committed = || {
-            two.events.find(|event| match event {
-                StoreEvent::Committed { counts, units } => Some((*counts, *units)),
-                _ => None,
-            })
-        };
         assert!(two.limiter.acquire([("denied", &*two.keys[0])]).await.failure().is_none());
+        let committed = |event: &StoreEvent| matches!(event, StoreEvent::Committed { .. });
+        two.events.until(|events| events.count(committed) > 0).await;
+        let committed: Vec<StoreEvent> = two.events.all().into_iter().filter(committed).collect();
+        assert_eq!(committed, [StoreEvent::Committed { counts: 1, units: 3 }], "{version:?}");
         let since = Instant::now();
-        while committed().is_empty() {
-            assert!(since.elapsed() < Duration::from_secs(5), "{version:?}: nothing was committed");
-            tokio::task::yield_now().await;
-        }
-        assert_eq!(committed(), [(1, 3)], "{version:?}");
         let mut used = None;
         while used.is_none() {
             assert!(since.elapsed() < Duration::from_secs(10), "{version:?}: one does not come back");

@@ -12,6 +12,7 @@ use crate::support::{
     cluster::{Cluster, PLAIN, Shape, cluster_port, slot},
     fault_proxy::{Counts, FaultProxy},
     faulted::{OPEN, PATIENT},
+    leak::held,
     load::{alone, soak, warm},
     server::Version,
 };
@@ -113,6 +114,16 @@ async fn cut(resilient: bool) {
     let (checker, records) = (Arc::new(checker), Records::default());
     // Every node gets its scripts.
     call(first, Arc::clone(&checker), Arc::clone(&records), 2, resilient, 20).await;
+    let of_each: Vec<u64> =
+        (0..3).map(|node| (NOBODYS..).find(|id| cluster.owner(slot(&id.to_string())) == node).expect("some")).collect();
+    for (limiter, id) in limiters.iter().flat_map(|limiter| of_each.iter().map(move |id| (limiter, *id))) {
+        assert!(limiter.acquire([(RULE, id)]).await.failure().is_none(), "every store has all its connections");
+    }
+    let mut direct = Vec::new();
+    for node in &cluster.nodes {
+        direct.push(node.connection().await);
+    }
+    let held = held();
     proxies.iter().for_each(|proxy| proxy.set(|faults| faults.cut = 10));
     let callers: Vec<_> = (0..CALLERS)
         .map(|caller| {
@@ -126,12 +137,6 @@ async fn cut(resilient: bool) {
         caller.await.expect("no panic");
     }
     proxies.iter().for_each(FaultProxy::heal);
-    let mut direct = Vec::new();
-    for node in &cluster.nodes {
-        direct.push(node.connection().await);
-    }
-    let of_each: Vec<u64> =
-        (0..3).map(|node| (NOBODYS..).find(|id| cluster.owner(slot(&id.to_string())) == node).expect("some")).collect();
     let since = Instant::now();
     let unanswered = loop {
         let (first, second) = (checker.counts(RULE, &mut direct).await, checker.counts(OTHER, &mut direct).await);
@@ -164,6 +169,7 @@ async fn cut(resilient: bool) {
     } else {
         assert_eq!(one + two, cut + along, "{}", say());
     }
+    held.is_given_back().await;
 }
 
 #[tokio::test]

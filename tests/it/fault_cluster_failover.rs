@@ -11,6 +11,7 @@ use sluicegate::{Limiter, OnFailure, Resilient};
 use crate::support::{
     checker::Checker,
     cluster::{Cluster, PLAIN, SLOTS, Shape, slot},
+    leak::held,
     load::{Load, Phase, Sample, alone, part, warm},
     sentinel::{query, until},
     server::Version,
@@ -48,6 +49,7 @@ async fn a_primary_is_killed() {
     let server_stalled = move |id: u64| accounts[shard(id)].stalled();
     let load = Load { server_stalled: Arc::new(server_stalled), ..Load::new(checker, limiter) };
     load.run(Duration::from_millis(500)).await;
+    let held = held();
     let before = load.run(part(Duration::from_secs(3))).await;
     assert_eq!(before.failed(), 0, "{:?}", before.failures());
 
@@ -67,6 +69,9 @@ async fn a_primary_is_killed() {
     assert!(recovery <= RECOVERY, "{recovery:?}; promoted after {promoted:?}");
     let after = load.run(part(Duration::from_millis(500))).await;
     assert_eq!(after.failed(), 0, "{:?}", after.failures());
+
+    drop(replica);
+    held.is_given_back().await;
 
     let (before, during) = (others(&before), others(&during));
     assert_eq!(during.failed(), 0, "{:?}", during.failures());

@@ -65,6 +65,7 @@ mod lists_http;
 mod memory_store;
 mod model;
 mod no_scripts;
+mod odd_answers;
 mod ordering;
 mod processes;
 mod queue;

@@ -15,7 +15,7 @@ use std::{
 
 use redis::{RedisError, Value};
 
-use super::{connections::Live, failure, job::Job, node::Node, scripts::Script, wire::Args};
+use super::{connections::Live, failure, job::Call, node::Node, scripts::Script};
 use crate::{
     error::{StoreError, StoreErrorKind},
     observer::StoreEvent,
@@ -66,17 +66,12 @@ enum Called {
 
 impl Node {
     /// Calls the script's function. Loads it where it is missing; sends the script where that cannot be done.
-    pub(super) async fn call_function(
-        &self,
-        live: &mut Live,
-        script: &Script,
-        job: &Job<'_>,
-        args: &Args,
-    ) -> Result<Value, StoreError> {
+    pub(super) async fn call_function(&self, mut call: Call<'_>) -> Result<Value, StoreError> {
+        let script = call.script;
         // A function that is missing ran nothing, so it may be called again. It may be deleted in between: once is enough.
         for _ in 0..2 {
-            let ready = self.functions.is_ready(script) || self.load(live, script).await?;
-            let called = if ready { self.call_ready(live, script, job, args).await? } else { Called::Missing };
+            let ready = self.functions.is_ready(script) || self.load(call.live, script).await?;
+            let called = if ready { self.call_ready(&mut call).await? } else { Called::Missing };
             match called {
                 Called::Reply(reply) => return Ok(reply),
                 Called::Missing => self.functions.set_ready(script, false),
@@ -86,21 +81,15 @@ impl Node {
                 break;
             }
         }
-        self.call_script(live, script, job, args).await
+        self.call_script(call).await
     }
 
-    async fn call_ready(
-        &self,
-        live: &mut Live,
-        script: &Script,
-        job: &Job<'_>,
-        args: &Args,
-    ) -> Result<Called, StoreError> {
-        let command = job.command("FCALL", script.function(job.is_peek()), args);
-        match live.send(&command).await {
+    async fn call_ready(&self, call: &mut Call<'_>) -> Result<Called, StoreError> {
+        let command = call.command("FCALL", call.script.function(call.job.is_peek()));
+        match call.live.send(&command).await {
             Ok(reply) => Ok(Called::Reply(reply)),
             Err(error) if bars(&error) => Ok(Called::Barred),
-            Err(error) => self.conclude(live, &error, Some(script)).map(|()| Called::Missing),
+            Err(error) => self.conclude(call.live, &error, Some(call.script)).map(|()| Called::Missing),
         }
     }
 

@@ -5,6 +5,8 @@ use smallvec::SmallVec;
 
 use super::{
     assemble::shadow_of,
+    connections::Live,
+    scripts::Script,
     wire::{self, Args},
 };
 use crate::store::{Ask, GIVE_RECORD_TTL, Id, Line, Purpose, Settlement};
@@ -29,7 +31,7 @@ impl Job<'_> {
         }
     }
 
-    pub(super) fn command(&self, verb: &str, script: &str, args: &Args) -> Cmd {
+    fn command(&self, verb: &str, script: &str, args: &Args) -> Cmd {
         let count = match self {
             Job::Ask(ask) if ask.purpose.decides() => {
                 ask.lines.len() + ask.lines.iter().filter(|line| line.tenant.is_some()).count()
@@ -71,6 +73,21 @@ impl Job<'_> {
             }
         }
         command
+    }
+}
+
+/// One call of a script.
+pub(super) struct Call<'a> {
+    pub(super) live: &'a mut Live,
+    pub(super) script: &'a Script,
+    pub(super) job: Job<'a>,
+    pub(super) args: &'a Args,
+}
+
+impl Call<'_> {
+    /// The command, by which `verb` finds the script under this name or text.
+    pub(super) fn command(&self, verb: &str, script: &str) -> Cmd {
+        self.job.command(verb, script, self.args)
     }
 }
 

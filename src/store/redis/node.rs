@@ -17,7 +17,7 @@ use super::{
     estimate::ServerClock,
     failure::{self, Failure},
     functions::Functions,
-    job::{self, Job},
+    job::{self, Call, Job},
     scripts::{Given, Script, Scripts},
     wire::{self, Args, Reply},
 };
@@ -140,7 +140,7 @@ impl Node {
         for _ in 0..2 {
             let common = self.common(ask.time, Some(ask.purpose), began);
             let args = Args::new(common, ask.lines, ask.purpose);
-            let reply = self.run(live, &script, &Job::Ask(ask), &args).await?;
+            let reply = self.run(Call { live, script: &script, job: Job::Ask(ask), args: &args }).await?;
             live.answered();
             let read = wire::read(&reply, ask.lines).inspect_err(|error| live.give_up(error.clone()))?;
             let now = match &read {
@@ -158,19 +158,13 @@ impl Node {
     }
 
     /// The reply of a script.
-    pub(super) async fn run(
-        &self,
-        live: &mut Live,
-        script: &Script,
-        job: &Job<'_>,
-        args: &Args,
-    ) -> Result<Value, StoreError> {
+    pub(super) async fn run(&self, call: Call<'_>) -> Result<Value, StoreError> {
         match self.engine {
             // Boxed, since it would make the future of every call larger.
             Engine::Functions if !self.is_replica && !self.functions.are_barred() => {
-                Box::pin(self.call_function(live, script, job, args)).await
+                Box::pin(self.call_function(call)).await
             }
-            _ => self.call_script(live, script, job, args).await,
+            _ => self.call_script(call).await,
         }
     }
 
@@ -193,41 +187,29 @@ impl Node {
     }
 
     /// EVALSHA, and EVAL where the server does not know the script.
-    pub(super) async fn call_script(
-        &self,
-        live: &mut Live,
-        script: &Script,
-        job: &Job<'_>,
-        args: &Args,
-    ) -> Result<Value, StoreError> {
-        if job.goes_out_whole() && self.given.is_new(&script.sha) {
-            return Box::pin(self.send_script(live, script, job, args)).await;
+    pub(super) async fn call_script(&self, call: Call<'_>) -> Result<Value, StoreError> {
+        if call.job.goes_out_whole() && self.given.is_new(&call.script.sha) {
+            return Box::pin(self.send_script(call)).await;
         }
         let verb = if self.is_replica { "EVALSHA_RO" } else { "EVALSHA" };
-        let command = job.command(verb, &script.sha, args);
-        match live.send(&command).await {
+        let command = call.command(verb, &call.script.sha);
+        match call.live.send(&command).await {
             Ok(reply) => return Ok(reply),
-            Err(error) => self.conclude(live, &error, Some(script))?,
+            Err(error) => self.conclude(call.live, &error, Some(call.script))?,
         }
         // Rare, so it takes its room elsewhere.
-        Box::pin(self.send_script(live, script, job, args)).await
+        Box::pin(self.send_script(call)).await
     }
 
-    async fn send_script(
-        &self,
-        live: &mut Live,
-        script: &Script,
-        job: &Job<'_>,
-        args: &Args,
-    ) -> Result<Value, StoreError> {
+    async fn send_script(&self, call: Call<'_>) -> Result<Value, StoreError> {
         self.observers.tell(&StoreEvent::ScriptSent);
         let verb = if self.is_replica { "EVAL_RO" } else { "EVAL" };
-        let command = job.command(verb, &script.source.text, args);
-        let error = match live.send(&command).await {
+        let command = call.command(verb, &call.script.source.text);
+        let error = match call.live.send(&command).await {
             Ok(reply) => return Ok(reply),
             Err(error) => error,
         };
-        self.conclude(live, &error, Some(script))?;
+        self.conclude(call.live, &error, Some(call.script))?;
         Err(StoreError::new(StoreErrorKind::Permanent, "NOSCRIPT: the server did not take the script"))
     }
 

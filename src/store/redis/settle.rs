@@ -8,7 +8,7 @@ use super::{
     assemble::kind_of,
     connections::Live,
     engine::Engine,
-    job::Job,
+    job::{Call, Job},
     node::Node,
     wire::{self, Args},
 };
@@ -47,7 +47,7 @@ impl Node {
         for _ in 0..2 {
             let groups = sorted.chunk_by(|one, other| kind(one) == kind(other));
             let args = Args::batch(self.common(time, None, began), groups);
-            let reply = self.run(live, &script, &Job::Settle(&sorted), &args).await?;
+            let reply = self.run(Call { live, script: &script, job: Job::Settle(&sorted), args: &args }).await?;
             live.answered();
             let done = match &reply {
                 Value::Array(values) => match &values[..] {

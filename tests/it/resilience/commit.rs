@@ -5,7 +5,9 @@ use std::{
     time::Duration,
 };
 
-use sluicegate::{Call, Clock, Limiter, ManualClock, Quota, Resilient, Rule, StoreEvent, key, store::Purpose};
+use sluicegate::{
+    Call, Clock, Limiter, ManualClock, Quota, Resilient, Rule, StoreErrorKind, StoreEvent, key, store::Purpose,
+};
 use tokio::time::{Instant, advance};
 
 use super::{DOWN, around, ask, fail, rule, settled};
@@ -202,6 +204,38 @@ async fn a_part_that_stays_away_keeps_no_other_from_being_told() {
     advance(Duration::from_millis(300)).await;
     assert!(limiter.acquire([("r", "2")]).await.failure().is_none());
     assert_eq!(until_committed(&events).await, (50, 50));
+}
+
+/// A part that denies it is not flooded with what it denies, and is told all once it may be.
+#[tokio::test(start_paused = true)]
+async fn a_part_that_denies_is_asked_ever_more_seldom_the_more_there_is() {
+    const KEYS: u64 = 1_000;
+    let store = Flaky::default();
+    let (limiter, events) = watched(&store, "denied");
+    store.set_part(2, Mood::Fails(StoreErrorKind::Permanent));
+    for key in 0..KEYS {
+        assert!(limiter.acquire([("r", format!("2{key}"))]).await.is_allowed());
+    }
+    let takes = || {
+        let asked = store.asked();
+        asked.iter().filter(|(part, purpose)| *part == 2 && matches!(purpose, Purpose::Take(_))).count() as u64
+    };
+    takes();
+    for _ in 0..1_000 {
+        assert!(limiter.acquire([("r", "1k")]).await.failure().is_none());
+        settled().await;
+        advance(Duration::from_millis(20)).await;
+    }
+    let tried = takes();
+    assert!((2 * KEYS..=KEYS + 20 * 250).contains(&tried), "{tried} within 20 s");
+    store.set_part(2, Mood::Well);
+    for _ in 0..300 {
+        assert!(limiter.acquire([("r", "1k")]).await.failure().is_none());
+        settled().await;
+        advance(Duration::from_millis(20)).await;
+    }
+    let told = |event: &StoreEvent| if let StoreEvent::Committed { units, .. } = event { *units } else { 0 };
+    assert_eq!(events.all().iter().map(told).sum::<u64>(), KEYS);
 }
 
 /// The memory of stores ends some time: a commit whose fate is unknown is given up before that, and it is told.

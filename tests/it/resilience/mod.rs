@@ -1,6 +1,7 @@
 //! The store around a store: deadline, breaker, and what rules do meanwhile.
 
 mod commit;
+mod health;
 mod interrupted;
 mod parts;
 mod returning;
@@ -401,22 +402,6 @@ async fn a_part_that_nobody_asks_any_more_is_forgotten() {
     store.asked();
     assert!(limiter.acquire([("r", "2a")]).await.failure().is_some());
     assert_eq!(store.spends(), 1);
-}
-
-/// A replica may have answered it.
-#[tokio::test(start_paused = true)]
-async fn a_look_up_is_no_sign_of_health() {
-    let store = Flaky::default();
-    let limiter = limiter(&store);
-    for _ in 0..4 {
-        store.set(DOWN);
-        fail(&limiter, 1).await;
-        store.set(Mood::Well);
-        assert!(limiter.peek([("r", "k")]).await.failure().is_none());
-    }
-    store.set(DOWN);
-    fail(&limiter, 1).await;
-    assert_eq!(kind(&ask(&limiter).await), Some(StoreErrorKind::Open));
 }
 
 /// Rules over two parts of which one is away: the other is asked, the local count joins in, and it is all or nothing still.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use sluicegate::{
-    Clock, Limiter, ManualClock, OnFailure, Resilient, StoreEvent,
+    Clock, Limiter, ManualClock, OnFailure, Resilient, StoreErrorKind, StoreEvent,
     store::{Purpose, Time},
 };
 use tokio::{runtime::Handle, time::advance};
@@ -154,6 +154,32 @@ async fn a_return_whose_reply_is_lost_gives_back_once() {
     assert_eq!(times(&store, |purpose| matches!(purpose, Purpose::Give(_))).len(), 6);
     store.set_part(1, Mood::Well);
     assert_eq!(charged(&limiter).await, 5);
+}
+
+/// What needs an operator does not pass in seconds: it is told at once, unless another's part of it may still be given back.
+#[tokio::test(start_paused = true)]
+async fn a_return_that_is_denied_is_not_tried_again() {
+    const DENIED: Mood = Mood::Fails(StoreErrorKind::Permanent);
+    let gives = |store: &Flaky| times(store, |purpose| matches!(purpose, Purpose::Give(_))).len();
+    let store = Flaky::default();
+    let (limiter, events) = refusing(&store, Clock::store());
+    refused(&limiter).await;
+    store.set_part(1, DENIED);
+    events.until(|events| events.not_given_back() == 1).await;
+    assert_eq!((gives(&store), why(&events).as_str()), (1, "told to fail"));
+
+    let store = Flaky::default();
+    store.set_part(2, DOWN);
+    let events = Events::default();
+    let around = Resilient::new(store.clone()).open_after(10_000, Duration::from_secs(10));
+    let rules = [rule("charged", 9), rule("also", 9), rule("refuses", 1).on_failure(OnFailure::Refuse)];
+    let builder = Limiter::builder(around).observer(events.clone());
+    let limiter = rules.into_iter().fold(builder, sluicegate::LimiterBuilder::rule).build().expect("sound");
+    assert!(limiter.acquire([("charged", "1k"), ("also", "3k"), ("refuses", "2k")]).await.is_refused());
+    store.set_part(1, DENIED);
+    store.set_part(3, DOWN);
+    events.until(|events| events.not_given_back() == 1).await;
+    assert_eq!(gives(&store), 6);
 }
 
 /// Nobody is there to do it later.

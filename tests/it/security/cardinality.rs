@@ -63,6 +63,27 @@ async fn every_key_on_the_server_goes_by_itself() {
     }
 }
 
+/// Somebody who makes up a key for every request: the limit on what he cannot make up bounds what the server keeps for him.
+#[tokio::test]
+async fn an_address_that_is_out_of_requests_leaves_no_more_keys() {
+    let server = Server::start(Version::Redis7);
+    let rules = [
+        Rule::sliding_counter("by-address", Quota::per_hour(10)).key(key::given()),
+        Rule::gcra("by-key", Quota::per_hour(1_000)).key(key::given()),
+    ];
+    let builder = Limiter::builder(patient(&server.url()));
+    let limiter = rules.into_iter().fold(builder, sluicegate::LimiterBuilder::rule).build().expect("sound");
+    let mut admitted = 0;
+    for made_up in 0..2_000u32 {
+        let call = sluicegate::Call::new().key("by-address", "192.0.2.1").key("by-key", made_up);
+        let decision = limiter.acquire(call).await;
+        assert!(decision.failure().is_none(), "{:?}", decision.failure());
+        admitted += u32::from(decision.is_allowed());
+    }
+    let keys: u32 = redis::cmd("DBSIZE").query_async(&mut server.connection().await).await.expect("a number");
+    assert_eq!((admitted, keys), (10, 11), "one of the address, and one for each that was admitted");
+}
+
 /// Whatever keys have in common, the table in memory finds them as fast as any: its hash is keyed anew for each process.
 #[test]
 fn keys_alike_take_no_longer_than_others() {

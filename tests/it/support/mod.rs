@@ -13,6 +13,7 @@ pub mod faulted;
 pub mod flaky;
 pub mod folder;
 pub mod frames;
+pub mod hot_slot;
 pub mod leak;
 pub mod load;
 pub mod log;

@@ -118,6 +118,8 @@ async fn tell_of_permissions(
         (_, true) => READ_NEEDS,
         (engine, false) => engine.needs(),
     };
+    // A slot that is on its way is asked for so.
+    let needs = needs.split(' ').chain(node.place.is_some().then_some("+asking"));
     let missing = match permissions::missing(live, needs, &line.name().concat()).await {
         Ok(missing) => missing,
         Err(_) => {

@@ -14,10 +14,14 @@ pub(super) struct Missing {
 }
 
 /// Tries each on `key`, which holds nothing that matters and is gone afterwards.
-pub(super) async fn missing(live: &mut Live, needs: &'static str, key: &[u8]) -> Result<Missing, RedisError> {
+pub(super) async fn missing(
+    live: &mut Live,
+    needs: impl Iterator<Item = &'static str>,
+    key: &[u8],
+) -> Result<Missing, RedisError> {
     let mut missing = Missing::default();
     // SET first, so that what follows finds a key with a TTL; DEL last. On a string, commands of lists and sets do nothing but fail.
-    let mut needs: Vec<&str> = needs.split(' ').collect();
+    let mut needs: Vec<&str> = needs.collect();
     needs.sort_by_key(|need| match *need {
         "+set" => 0,
         "+del" => 2,
@@ -31,7 +35,8 @@ pub(super) async fn missing(live: &mut Live, needs: &'static str, key: &[u8]) ->
             continue;
         }
         let replies = live.send_all(&probe(need, key)).await?;
-        for (reply, need) in replies.into_iter().zip([need, "+exec"]) {
+        let tried = [need, "+exec"].into_iter().take(if need == "+multi" { 2 } else { 1 });
+        for (reply, need) in replies.into_iter().zip(tried) {
             match denial(reply) {
                 None => {}
                 Some(error) if error.detail().unwrap_or_default().contains("to run the") => missing.commands.push(need),
@@ -64,6 +69,8 @@ fn probe(need: &str, key: &[u8]) -> Pipeline {
         "lset" | "zadd" => command.arg(key).arg(0).arg("x"),
         "cl.throttle" => command.arg([key, b"=cell"].concat()).arg(0).arg(1).arg(60).arg(0),
         "multi" => command.cmd("EXEC"),
+        // It holds for the next command on the connection, whoever sends it.
+        "asking" => command.cmd("TIME"),
         "time" => command,
         // get, del, pttl, llen, zcard
         _ => command.arg(key),

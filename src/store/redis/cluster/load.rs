@@ -182,7 +182,10 @@ async fn slots(source: &Member) -> Result<Value, StoreError> {
         if error.is_transient() {
             return error.uncharged();
         }
-        let text = "CLUSTER SLOTS was refused: the address is no Cluster node's, or its user lacks +cluster|slots";
+        let text = match error.to_string().starts_with("NOPERM") {
+            true => "NOPERM: the Redis user may not ask which slots are where; add it with: ACL SETUSER <user> +cluster|slots",
+            false => "CLUSTER SLOTS was refused: the address is no Cluster node's",
+        };
         StoreError::new(StoreErrorKind::Permanent, text)
     })
 }

@@ -154,3 +154,52 @@ fn worst(errors: &[Option<StoreError>]) -> Option<StoreError> {
         |error: &StoreError| (error.may_have_charged(), !error.is_transient(), error.kind() != StoreErrorKind::Timeout);
     errors.iter().flatten().max_by_key(|error| rank(error)).cloned()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Quota, Rule, key,
+        store::{Scope, Wait},
+    };
+
+    #[test]
+    fn a_line_stood_higher_by_its_cost_before_and_full_is_full() {
+        let (scope, rule) = (Scope::new("n", "r"), Rule::gcra("r", Quota::per_second(10)).key(key::given()));
+        let limit = rule.check().expect("sound");
+        let stood = |cost, remaining| {
+            let after = Verdict { wait: Wait::None, remaining, reset_after: 500, receipt: 7 };
+            let before = before(&Line::new(&scope, b"k", &limit, cost), &after);
+            assert_eq!((before.wait, before.receipt), (Wait::None, 7));
+            (before.remaining, before.reset_after)
+        };
+        assert_eq!(stood(3, 5), (8, 500));
+        assert_eq!(stood(3, 7), (10, 0));
+        // A limit that was lowered meanwhile.
+        assert_eq!(stood(3, 9), (10, 0));
+        assert_eq!(stood(0, 9), (9, 500));
+    }
+
+    #[test]
+    fn what_may_have_been_charged_is_told_first_and_then_what_needs_an_operator() {
+        let new = |kind| StoreError::new(kind, "");
+        // The worst first.
+        let ranked = [
+            new(StoreErrorKind::Garbled),
+            new(StoreErrorKind::Unavailable),
+            new(StoreErrorKind::Timeout),
+            new(StoreErrorKind::Permanent),
+            new(StoreErrorKind::Refused),
+            new(StoreErrorKind::Timeout).uncharged(),
+        ];
+        for (place, error) in ranked.iter().enumerate() {
+            for other in &ranked[place..] {
+                for pair in [[error, other], [other, error]] {
+                    let errors = pair.map(|error| Some(error.clone()));
+                    assert_eq!(worst(&[&errors[..], &[None]].concat()).as_ref(), Some(error), "{pair:?}");
+                }
+            }
+        }
+        assert_eq!(worst(&[None, None]), None);
+    }
+}
