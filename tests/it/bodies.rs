@@ -172,7 +172,7 @@ async fn the_size_hint_shrinks_with_what_was_taken() {
     let mut body = Frames::data(["ab", "c"]);
     body.size_hint = SizeHint::with_exact(3);
     let service = service_fn(async |request: Request<RequestBody<Frames>>| {
-        let mut body = request.into_body();
+        let (_head, mut body) = request.into_parts();
         assert_eq!((hint(&body), body.is_end_stream()), ((3, Some(3)), false));
         let data = body.frame().await.expect("a frame").expect("no error").into_data().expect("data");
         assert_eq!(data, "abc");
