@@ -1,14 +1,18 @@
 //! What came of a request: whether it may go on, and how each rule stands.
 
-use std::{cmp::Ordering, fmt, slice, sync::Arc, time::Duration};
+mod applied;
+mod standing;
 
+use std::{fmt, slice, sync::Arc, time::Duration};
+
+pub(crate) use applied::Applied;
+pub use standing::Standing;
+
+use self::{applied::NEVER, standing::tightest};
 use crate::{
-    algorithm::Wait,
     error::StoreError,
-    limit::Limit,
-    limiter::{Handle, Permit, Pick, Rules},
+    limiter::{Handle, Permit, Rules},
     lists::Listed,
-    store::Verdict,
 };
 
 /// One decision over every rule that applied to a request.
@@ -51,96 +55,6 @@ pub(crate) struct Banned {
     pub(crate) rule: u16,
     /// How long it lasts from now, in microseconds.
     pub(crate) micros: u64,
-}
-
-/// A rule that applied, and how it stands.
-///
-/// Whole words, read and written one by one: what is copied in other pieces than it was written in stalls the processor for
-/// longer than all the rest of handing on a decision takes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Applied {
-    remaining: u64,
-    cost: u64,
-    reset_after: u64,
-    /// The index of the rule, and flags above it.
-    rule: u64,
-    /// In microseconds; zero: none, [`NEVER`]. With [`TURN`] added, until its turn comes.
-    wait: u64,
-    receipt: u64,
-}
-
-const NEVER: u64 = u64::MAX;
-const TURN: u64 = 1 << 63;
-/// Flags of a rule that applied: it is only watched; the request may use what it reserves.
-const SHADOW: u64 = 1 << 16;
-const CRITICAL: u64 = 1 << 17;
-/// When to look again for a place that comes back when somebody is done.
-const SOON: Duration = Duration::from_secs(1);
-
-impl Applied {
-    #[inline]
-    pub(crate) fn new(pick: &Pick, verdict: &Verdict) -> Applied {
-        let wait = match verdict.wait {
-            Wait::None => 0,
-            Wait::Micros(micros) => micros.clamp(1, TURN - 1),
-            Wait::Turn(micros) => TURN | micros.min(TURN - 2),
-            Wait::Never => NEVER,
-        };
-        let Verdict { remaining, reset_after, receipt, .. } = *verdict;
-        let flag = |is: bool, flag: u64| if is { flag } else { 0 };
-        let rule = u64::from(pick.rule) | flag(pick.shadow, SHADOW) | flag(pick.critical, CRITICAL);
-        Applied { remaining, cost: pick.cost, reset_after, rule, wait, receipt }
-    }
-
-    #[inline]
-    pub(crate) fn rule(&self) -> u16 {
-        // It was one.
-        self.rule as u16
-    }
-
-    pub(crate) fn is_critical(&self) -> bool {
-        self.rule & CRITICAL != 0
-    }
-
-    #[inline]
-    pub(crate) fn is_shadow(&self) -> bool {
-        self.rule & SHADOW != 0
-    }
-
-    #[inline]
-    fn fits(&self) -> bool {
-        self.wait == 0 || (TURN..NEVER).contains(&self.wait)
-    }
-
-    #[inline]
-    fn is_refused(&self) -> bool {
-        !self.fits() && !self.is_shadow()
-    }
-
-    #[inline]
-    pub(crate) fn would_refuse(&self) -> bool {
-        !self.fits() && self.is_shadow()
-    }
-
-    /// Until its turn comes, in microseconds. Nobody waits for a shadow.
-    #[inline]
-    fn turn(&self) -> Option<u64> {
-        ((TURN..NEVER).contains(&self.wait) && !self.is_shadow()).then_some(self.wait & !TURN)
-    }
-
-    fn verdict(&self) -> Verdict {
-        let wait = match self.wait {
-            0 => Wait::None,
-            NEVER => Wait::Never,
-            turn if turn >= TURN => Wait::Turn(turn & !TURN),
-            micros => Wait::Micros(micros),
-        };
-        Verdict { wait, remaining: self.remaining, reset_after: self.reset_after, receipt: self.receipt }
-    }
-
-    pub(crate) fn receipt(&self) -> u64 {
-        self.receipt
-    }
 }
 
 impl Decision {
@@ -346,25 +260,6 @@ impl Decision {
     }
 }
 
-fn tightest<'a>(standings: impl Iterator<Item = Standing<'a>>) -> Option<Standing<'a>> {
-    let wait = |standing: &Standing<'_>| match standing.verdict.wait {
-        Wait::None | Wait::Turn(_) => 0,
-        Wait::Micros(micros) => micros,
-        Wait::Never => u64::MAX,
-    };
-    standings.filter(|standing| !standing.shadow).reduce(|one, other| {
-        let share =
-            |standing: &Standing<'_>, of: &Standing<'_>| u128::from(standing.remaining()) * u128::from(of.capacity());
-        // Whoever waits longer; of those that do not wait, whoever has less.
-        let tighter = match wait(&other).cmp(&wait(&one)) {
-            Ordering::Equal if wait(&one) > 0 => true,
-            Ordering::Equal => share(&other, &one) < share(&one, &other),
-            waits => waits == Ordering::Greater,
-        };
-        if tighter { other } else { one }
-    })
-}
-
 impl fmt::Debug for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Decision");
@@ -382,113 +277,6 @@ impl fmt::Debug for Decision {
             debug.field(standing.name, &standing.verdict);
         }
         debug.finish()
-    }
-}
-
-/// How one rule stands after a decision.
-#[derive(Clone, Copy, Debug)]
-pub struct Standing<'a> {
-    index: u16,
-    protects_service: bool,
-    name: &'a str,
-    limit: &'a Limit,
-    /// Units of the limit that the request may not use.
-    kept: u64,
-    cost: u64,
-    shadow: bool,
-    verdict: Verdict,
-}
-
-impl<'a> Standing<'a> {
-    pub(crate) fn index(&self) -> u16 {
-        self.index
-    }
-
-    /// The rule's name.
-    pub fn rule(&self) -> &'a str {
-        self.name
-    }
-
-    /// The rule's limit.
-    pub fn limit(&self) -> &'a Limit {
-        self.limit
-    }
-
-    /// What the request cost under this rule.
-    pub fn cost(&self) -> u64 {
-        self.cost
-    }
-
-    /// The units that the request could use of an untouched limit: its capacity, less what is
-    /// [reserved](crate::Rule::reserve) for others.
-    pub fn capacity(&self) -> u64 {
-        self.limit.quota().capacity().saturating_sub(self.kept)
-    }
-
-    /// Units of the limit that the request may not use.
-    pub(crate) fn kept(&self) -> u64 {
-        self.kept
-    }
-
-    /// Whether the rule [protects the service](crate::Rule::protects_service), and is no quota of its caller's.
-    pub fn protects_service(&self) -> bool {
-        self.protects_service
-    }
-
-    /// Units left for a request of its kind: after the charge if the request was allowed and the rule had room for it, otherwise as
-    /// they are.
-    pub fn remaining(&self) -> u64 {
-        self.verdict.remaining
-    }
-
-    /// Until the limit is as good as untouched; of a sliding log, until its oldest entry leaves. Each algorithm's
-    /// contract is in the [guide](crate::guide::algorithms). Under a [concurrency](crate::Rule::concurrency) rule, the time of a
-    /// lease while any place is taken.
-    pub fn reset_after(&self) -> Duration {
-        Duration::from_micros(self.verdict.reset_after)
-    }
-
-    /// Whether this rule refused the request. Never of a [shadow](Standing::is_shadow).
-    pub fn is_refused(&self) -> bool {
-        !self.verdict.wait.fits() && !self.shadow
-    }
-
-    /// Whether the rule is only watched, for the key of this request: a [shadow](crate::Rule::shadow) rule, one whose
-    /// [share](crate::Rule::roll_out) of keys does not reach this one, or any while
-    /// [all are](crate::Limiter::set_shadow).
-    pub fn is_shadow(&self) -> bool {
-        self.shadow
-    }
-
-    /// Whether the rule would have refused the request, were it not a [shadow](Standing::is_shadow). It was charged nothing under it.
-    pub fn would_refuse(&self) -> bool {
-        !self.verdict.wait.fits() && self.shadow
-    }
-
-    /// How long the request must wait for this rule; of a shadow, would have to. `None` when it fits, or never will.
-    ///
-    /// Under a [concurrency](crate::Rule::concurrency) rule nobody knows: a place is free when somebody is done. There it is a
-    /// second, or less if a lease expires before that.
-    pub fn retry_after(&self) -> Option<Duration> {
-        match self.verdict.wait {
-            Wait::Micros(micros) if self.limit.lease().is_some() => Some(Duration::from_micros(micros).min(SOON)),
-            Wait::Micros(micros) => Some(Duration::from_micros(micros)),
-            Wait::None | Wait::Turn(_) | Wait::Never => None,
-        }
-    }
-
-    /// How long the request waits for its turn in this rule's [queue](crate::Rule::queue); where it was looked at only, or another
-    /// rule refused it, how long it would. `None` when it need not, or the rule has no queue.
-    pub fn delay(&self) -> Option<Duration> {
-        match self.verdict.wait {
-            Wait::Turn(micros) => Some(Duration::from_micros(micros)),
-            _ => None,
-        }
-    }
-
-    /// Whether the cost is above the capacity, so that it can never fit.
-    pub fn can_never_fit(&self) -> bool {
-        self.verdict.wait == Wait::Never
     }
 }
 
