@@ -52,6 +52,8 @@ impl Clock {
 
     /// How far the clocks of processes may differ. Within it, time stands still for a count that a faster clock has
     /// written; further ahead, the count is moved back to now.
+    ///
+    /// Clocks that stay further apart admit too much: each turn from one process to another looks like a clock that stepped, and may refill.
     #[must_use]
     pub fn tolerance(self, tolerance: Duration) -> Clock {
         match self.0 {
