@@ -84,6 +84,19 @@ async fn compare(server: &dyn Store, round: usize, steps: &[Step], skews: &[u64]
     let scope = Scope::new(&namespace, name);
     let (ban_scope, mut limit) = (scope.for_ban(), ban(round));
     let (mut now, mut last, mut wait) = (BEGIN, Id::random(), 0);
+    // Every count is there from the beginning: in memory a new one may take the place of one that is over, and with it what a clock that
+    // goes back would still find.
+    for store in [&memory, server] {
+        for (scope, key, limit, purpose) in [
+            (&scope, "k", &rate, Purpose::Spend),
+            (&ban_scope, "k", &limit, Purpose::Owe(last)),
+            (&ban_scope, "other", &limit, Purpose::Owe(Id::random())),
+        ] {
+            let lines = [Line::new(scope, key.as_bytes(), limit, 1)];
+            let ask = Ask { lines: &lines, purpose, time: Time::Injected(BEGIN.as_micros() as u64) };
+            assert!(store.acquire(&ask).await.expect("an answer").fits());
+        }
+    }
     for (place, step) in steps.iter().enumerate() {
         let strikes = |cost| Line::new(&ban_scope, b"k", &limit, cost);
         let beside = Line::new(&scope, b"k", &rate, 1);
