@@ -39,13 +39,15 @@ do
       end
     end
   end
-  if used_N > capacity_N then used_N, repaired_N = capacity_N, true end
+  -- A peer whose clock is ahead may have written this.
+  local ahead = math.min(math.ceil(tolerance / tick_N) * per_tick_N, capacity_N)
+  if used_N > capacity_N + ahead then used_N, repaired_N = capacity_N, true end
 end
 --@ wait
 retry_N = 0
 if need_N > capacity_N then
   retry_N = -1
-elseif used_N > capacity_N - need_N then
+elseif need_N > 0 and used_N > capacity_N - need_N then
   local excess = used_N - (capacity_N - need_N) + per_tick_N - 1
   retry_N = (t_N + (excess - excess % per_tick_N) / per_tick_N) * tick_N - now
 end
@@ -65,7 +67,7 @@ if cost_N > used_N then cost_N = used_N end
 used_N = used_N - cost_N
 --@ standing
 do
-  local room = capacity_N - used_N
+  local room = math.max(capacity_N - used_N, 0)
   remaining_N, reset_N = (room - room % per_unit_N) / per_unit_N, 0
   if used_N > 0 then
     local left = used_N + per_tick_N - 1

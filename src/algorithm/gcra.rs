@@ -9,7 +9,8 @@
 //! units that were used, rounded up; a change by less than a sixteenth is not seen, and may give back as much of what was
 //! used. Other quotas keep a remainder and their exact pace beside it.
 //! Since the state is a time in the future by nature, one that lies further ahead than the burst allows (a clock that
-//! stepped back, a burst that was lowered) is cut to the burst when it is first seen.
+//! stepped back, a burst that was lowered) is cut to the burst when it is first seen. Not what a peer's clock may be ahead by: two
+//! who cut what the other writes would free as much each time.
 
 use super::{Left, Moment, Parts, Rate, Steps, Wait};
 
@@ -70,6 +71,15 @@ impl Parts {
         }
     }
 
+    /// Whether more is in use than may be: beyond the burst, what a peer whose clock is ahead has seen pass.
+    #[inline(always)]
+    fn is_too_much(&self, used: u64, at: Moment) -> bool {
+        used > self.capacity && {
+            let ahead = at.tolerance.div_ceil(self.tick).saturating_mul(self.per_tick);
+            used > self.capacity.saturating_add(ahead.min(self.capacity))
+        }
+    }
+
     fn state_of(&self, tick: u64, used: u64) -> State {
         let dry_at = |ticks: u64| (tick + ticks) * self.tick;
         match self.per_tick {
@@ -83,7 +93,7 @@ impl Parts {
     pub(crate) fn spend(&self, state: &mut State, at: Moment, cost: u64, need: u64) -> (Wait, Left) {
         let tick = self.tick_of(at.now);
         let (used, repaced) = self.used(state, tick, at.now);
-        let (mut used, mut changed) = (used.min(self.capacity), repaced || used > self.capacity);
+        let (mut used, mut changed) = if self.is_too_much(used, at) { (self.capacity, true) } else { (used, repaced) };
         let wait = match self.charge_of(need) {
             None => Wait::Never,
             Some(need) if used <= self.capacity - need => {
@@ -122,11 +132,14 @@ impl Steps<State> for Parts {
     fn advance(&self, state: &mut State, at: Moment) -> bool {
         let tick = self.tick_of(at.now);
         let (used, repaced) = self.used(state, tick, at.now);
-        if repaced || used > self.capacity {
-            *state = self.state_of(tick, used.min(self.capacity));
+        if self.is_too_much(used, at) {
+            *state = self.state_of(tick, self.capacity);
             return true;
         }
-        false
+        if repaced {
+            *state = self.state_of(tick, used);
+        }
+        repaced
     }
 
     #[inline]

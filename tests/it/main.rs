@@ -86,6 +86,7 @@ mod sentinel;
 mod settle;
 mod shadow;
 mod shadow_traces;
+mod skewed_clocks;
 mod support;
 #[cfg(feature = "tls")]
 mod tls;
