@@ -32,6 +32,11 @@ impl Key {
         Key(Vec::new())
     }
 
+    /// The one that keys share which are one too many. No other has this text.
+    pub(crate) fn overflow() -> Key {
+        Key(b"+new".to_vec())
+    }
+
     pub(crate) fn is_absent(&self) -> bool {
         self.0.is_empty()
     }

@@ -47,6 +47,7 @@ pub struct Rule {
     pub(crate) roll_out: f64,
     pub(crate) ban: Option<Ban>,
     pub(crate) queue: Option<Queue>,
+    pub(crate) max_new_keys: Option<u64>,
 }
 
 /// How long a lease lasts unless a rule says otherwise.
@@ -116,6 +117,7 @@ impl Rule {
             roll_out: 100.0,
             ban: None,
             queue: None,
+            max_new_keys: None,
         }
     }
 
@@ -214,6 +216,21 @@ impl Rule {
         F: Fn(&Parts) -> K + Send + Sync + 'static,
     {
         self.key(KeyBy::new(closure))
+    }
+
+    /// At most so many keys a minute have a count of their own that this process has not seen in the minute before; the others share
+    /// one, until they are seen in a minute that has room. For keys that anybody can make up, so that nobody fills the store with them:
+    /// what a fleet brings to it in a minute is so many times its processes. Keys that a [`Call`](crate::Call) names are not counted.
+    ///
+    /// ```
+    /// use sluicegate::{key, Quota, Rule};
+    ///
+    /// // Addresses are many, but no process has ten thousand new visitors a minute.
+    /// Rule::gcra("per-ip", Quota::per_second(5)).key(key::ip()).max_new_keys(10_000);
+    /// ```
+    pub fn max_new_keys(mut self, per_minute: u64) -> Rule {
+        self.max_new_keys = Some(per_minute);
+        self
     }
 
     /// Like [`key_by`](Rule::key_by) for a closure that must wait, for a session look-up say. It gets a head of its own.
@@ -397,6 +414,9 @@ impl Rule {
             let text = "is missing; say .key(key::ip()), .key_by(|req| ..), .key(key::global()) for one count over all, or \
                         .key(key::given()) when only Limiter::acquire names keys";
             return bad("key", text.into());
+        }
+        if self.max_new_keys.is_some_and(|most| !(1..=10_000_000).contains(&most)) {
+            return bad("max_new_keys", "give 1 to 10000000 a minute, or drop it for as many as come".into());
         }
         if self.start != Start::Aligned(0) && self.algorithm != Algorithm::FixedWindow {
             return bad(

@@ -8,6 +8,7 @@ use super::{
     failures::Failures,
     leases::Leases,
     listing::Listing,
+    new_keys::NewKeys,
     rules::{CheckedRule, Rules, SharedBy},
     settler::Settler,
     shadow::Shadow,
@@ -163,6 +164,7 @@ impl LimiterBuilder {
                 reserve: rule.reserve,
                 protects_service: rule.protects_service,
                 shared,
+                new_keys: rule.max_new_keys.map(NewKeys::new),
                 roll_out,
                 ban,
             });

@@ -9,6 +9,7 @@ mod doors;
 mod failures;
 mod leases;
 mod listing;
+mod new_keys;
 mod permit;
 mod pick;
 mod rules;

@@ -103,14 +103,17 @@ impl Limiter {
             }
             // Nothing is counted, so there is nothing to ask.
             (Found::Key(_), _) if rule.limit().is_unlimited() => {}
-            (Found::Key(key), tenant) => picks.push(Pick {
-                rule: rule.index(),
-                cost: rule.cost(head),
-                shadow: self.is_shadow() || !rule.roll_out().enforces(key.as_bytes()),
-                critical: rule.is_critical(head),
-                tenant: tenant.and_then(|tenant| rule.tenant(&key, tenant.key())),
-                key,
-            }),
+            (Found::Key(key), tenant) => {
+                let key = rule.admit(key);
+                picks.push(Pick {
+                    rule: rule.index(),
+                    cost: rule.cost(head),
+                    shadow: self.is_shadow() || !rule.roll_out().enforces(key.as_bytes()),
+                    critical: rule.is_critical(head),
+                    tenant: tenant.and_then(|tenant| rule.tenant(&key, tenant.key())),
+                    key,
+                })
+            }
             (Found::Absent, _) => {}
         }
         None

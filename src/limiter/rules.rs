@@ -2,7 +2,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use http::request::Parts;
 
-use super::bans::CheckedBan;
+use super::{bans::CheckedBan, new_keys::NewKeys};
 
 use crate::{
     headers::Policies,
@@ -39,6 +39,7 @@ pub(crate) struct CheckedRule {
     pub(super) reserve: Option<Reserve>,
     pub(super) protects_service: bool,
     pub(super) shared: Option<SharedBy>,
+    pub(super) new_keys: Option<NewKeys>,
 }
 
 /// Who shares a rule's limit.
@@ -93,6 +94,14 @@ impl CheckedRule {
     /// Whether the request may use what the rule reserves.
     pub(super) fn is_critical(&self, head: &Parts) -> bool {
         self.reserve.as_ref().is_some_and(|reserve| (reserve.is_critical)(head))
+    }
+
+    /// The key, or the one that those share which are one too many.
+    pub(super) fn admit(&self, key: Key) -> Key {
+        match &self.new_keys {
+            Some(new_keys) => new_keys.admit(key),
+            None => key,
+        }
     }
 
     pub(super) fn shared(&self) -> Option<&SharedBy> {

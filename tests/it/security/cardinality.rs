@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use sluicegate::{Limiter, MemoryStore, Quota, Rule, key};
+use sluicegate::{Limiter, MemoryStore, Quota, RateLimitLayer, Rule, key};
 
 use crate::support::{
+    app,
     load::soak,
     server::{Server, Version},
     stores::patient,
@@ -82,6 +83,27 @@ async fn an_address_that_is_out_of_requests_leaves_no_more_keys() {
     }
     let keys: u32 = redis::cmd("DBSIZE").query_async(&mut server.connection().await).await.expect("a number");
     assert_eq!((admitted, keys), (10, 11), "one of the address, and one for each that was admitted");
+}
+
+/// The same without an address to go by: those above the bound share one count, and the ones that were there before keep theirs.
+#[tokio::test]
+async fn made_up_keys_beyond_the_bound_share_one_count() {
+    let server = Server::start(Version::Redis7);
+    let rule = Rule::gcra("by-key", Quota::per_hour(3)).key(key::header("x-key")).max_new_keys(50);
+    let limiter = Limiter::builder(patient(&server.url())).rule(rule).build().expect("sound");
+    let app = axum::Router::new().route("/", axum::routing::get(|| async {})).layer(RateLimitLayer::new(limiter));
+    let get = async |key: String| {
+        app::ask(&app, http::Request::builder().uri("/").header("x-key", key)).await.status().as_u16()
+    };
+    assert_eq!(get("regular".into()).await, 200);
+    let mut admitted = 0;
+    for made_up in 0..500 {
+        admitted += u32::from(get(format!("k{made_up}")).await == 200);
+    }
+    assert_eq!(admitted, 49 + 3, "those with a count of their own, and the one that the others share");
+    assert_eq!(get("regular".into()).await, 200);
+    let keys: u32 = redis::cmd("DBSIZE").query_async(&mut server.connection().await).await.expect("a number");
+    assert_eq!(keys, 51);
 }
 
 /// Whatever keys have in common, the table in memory finds them as fast as any: its hash is keyed anew for each process.
