@@ -110,7 +110,8 @@ where
         return refused(refusal);
     }
     if let Some(charge) = &charge {
-        head.extensions.insert(charge.clone());
+        let outer = head.extensions.remove::<Charge>();
+        head.extensions.insert(charge.clone().within(outer));
     }
     let permit = decision.permit();
     let outer = head.extensions.insert(decision.clone());

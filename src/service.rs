@@ -138,7 +138,10 @@ where
         let picks = match self.edge.limiter.pick_now(&head) {
             Some(Picked::Rules(picks)) => picks,
             Some(Picked::Refuse(status)) => return self.follow(Ruling::KeyRefused(status), head, body),
-            Some(Picked::Listed(listed)) => return self.follow(self.edge.listed(listed), head, body),
+            Some(Picked::Listed(listed)) => {
+                self.edge.limiter.forget_body(&mut head);
+                return self.follow(self.edge.listed(listed), head, body);
+            }
             Some(Picked::Unread) => return self.follow(Ruling::BodyUnread, head, body),
             // A key closure must wait, and looks at the head meanwhile.
             None => {
@@ -146,7 +149,10 @@ where
                 let deciding = Box::pin(async move {
                     let ruling = match edge.limiter.pick_later(&head).await {
                         Picked::Refuse(status) => Ruling::KeyRefused(status),
-                        Picked::Listed(listed) => edge.listed(listed),
+                        Picked::Listed(listed) => {
+                            edge.limiter.forget_body(&mut head);
+                            edge.listed(listed)
+                        }
                         Picked::Unread => Ruling::BodyUnread,
                         Picked::Rules(picks) => {
                             edge.picked(&picks, &mut head);

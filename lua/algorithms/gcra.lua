@@ -40,7 +40,7 @@ do
     end
   end
   -- A peer whose clock is ahead may have written this.
-  local ahead = math.min(math.ceil(tolerance / tick_N) * per_tick_N, capacity_N)
+  local ahead = math.min(math.ceil(tolerance / tick_N) * per_tick_N, 9007199254740991 - per_tick_N - capacity_N)
   if used_N > capacity_N + ahead then used_N, repaired_N = capacity_N, true end
 end
 --@ wait

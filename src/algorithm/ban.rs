@@ -183,7 +183,7 @@ mod tests {
         // The longest does not count once more, so that it is forgotten as fast.
         let (mut state, mut now) = (State::default(), 7);
         for level in [1, 2, 3, 4, 4, 4] {
-            let at = Moment { now, tolerance: 0 };
+            let at = Moment { now, tolerance: 0, peers: 0 };
             params.advance(&mut state, at);
             assert_eq!(params.strike(&mut state, at, 1, 0), 1);
             assert_eq!(state.level, level);

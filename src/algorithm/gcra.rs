@@ -12,7 +12,7 @@
 //! stepped back, a burst that was lowered) is cut to the burst when it is first seen. Not what a peer's clock may be ahead by: two
 //! who cut what the other writes would free as much each time.
 
-use super::{Left, Moment, Parts, Rate, Steps, Wait};
+use super::{EXACT, Left, Moment, Parts, Rate, Steps, Wait};
 
 /// When everything used will have been earned back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,8 +75,9 @@ impl Parts {
     #[inline(always)]
     fn is_too_much(&self, used: u64, at: Moment) -> bool {
         used > self.capacity && {
-            let ahead = at.tolerance.div_ceil(self.tick).saturating_mul(self.per_tick);
-            used > self.capacity.saturating_add(ahead.min(self.capacity))
+            let ahead = at.peers.div_ceil(self.tick).saturating_mul(self.per_tick);
+            // Whatever is added to it stays exact.
+            used > self.capacity + ahead.min(EXACT - 1 - self.per_tick - self.capacity)
         }
     }
 

@@ -50,6 +50,8 @@ pub(crate) struct Moment {
     /// State this much ahead of `now` was written by a peer whose clock is a little ahead: time stands still until `now`
     /// has caught up. State further ahead is moved back to `now`.
     pub(crate) tolerance: u64,
+    /// How much of that may be a peer's clock that is ahead, and goes on being so.
+    pub(crate) peers: u64,
 }
 
 impl Moment {

@@ -181,7 +181,7 @@ impl Decision {
     }
 
     /// How long a refused request must wait: until then it is refused again, from then on it fits if nobody else comes
-    /// first. `None` when it was not refused, or can never fit.
+    /// first. `None` when it was not refused, can never fit, is on a deny list, or was refused because the store gave no answer.
     pub fn retry_after(&self) -> Option<Duration> {
         if self.can_never_fit() {
             return None;

@@ -196,7 +196,8 @@ impl Limit {
                 });
             }
             Params::Concurrency(_) | Params::Queue(_) => return None,
-            _ => micros(self.period(self.quota.capacity())?),
+            // Lengths are kept in 48 bits.
+            _ => micros(self.period(self.quota.capacity())?.min(LONGEST)),
         };
         let start = fixed_window::Start::Aligned(0);
         let params = Params::FixedWindow(fixed_window::Params { limit: LARGEST, window, start });

@@ -218,9 +218,10 @@ impl Rule {
         self.key(KeyBy::new(closure))
     }
 
-    /// At most so many keys a minute have a count of their own that this process has not seen in the minute before; the others share
-    /// one, until they are seen in a minute that has room. For keys that anybody can make up, so that nobody fills the store with them:
-    /// what a fleet brings to it in a minute is so many times its processes. Keys that a [`Call`](crate::Call) names are not counted.
+    /// At most so many keys a minute have a count of their own that this process has not seen in the minute before, and at most twice
+    /// as many in all; the others share one, penalties too. For keys that anybody can make up, so that nobody fills the store with
+    /// them: what a fleet brings to it in a minute is so many times its processes. Keys that a [`Call`](crate::Call) names are not
+    /// counted, and [usage](crate::Limiter::usage) shows the count that a key would have of its own.
     ///
     /// ```
     /// use sluicegate::{key, Quota, Rule};
@@ -417,6 +418,11 @@ impl Rule {
         }
         if self.max_new_keys.is_some_and(|most| !(1..=10_000_000).contains(&most)) {
             return bad("max_new_keys", "give 1 to 10000000 a minute, or drop it for as many as come".into());
+        }
+        if self.max_new_keys.is_some() && (self.ban.is_some() || self.fair_share.is_some()) {
+            let text = "keys that share one count would be banned together, and have no tenants of their own; drop .max_new_keys(..), or \
+                        .ban(..) and .fair_share(..)";
+            return bad("max_new_keys", text.into());
         }
         if self.start != Start::Aligned(0) && self.algorithm != Algorithm::FixedWindow {
             return bad(

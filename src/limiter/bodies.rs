@@ -25,8 +25,13 @@ impl CheckedRule {
         }
     }
 
+    /// Whether it looks for its key, or its tenant, in bodies.
+    pub(super) fn finds_in_body(&self) -> bool {
+        self.key().body() > 0 || self.shared().is_some_and(|shared| shared.key.body() > 0)
+    }
+
     pub(super) fn reads_bodies(&self) -> bool {
-        self.key().body().max(self.cost_by_body()) > 0
+        self.most_of_body() > 0
     }
 
     /// How much of the body of this request it may look at; zero where it needs none.
@@ -38,14 +43,21 @@ impl CheckedRule {
         if self.key().body() == 0 && matches!(self.key().find_now(head), Some(Found::Absent | Found::Refuse(_))) {
             return 0;
         }
-        self.key().body().max(self.cost_by_body())
+        self.most_of_body()
+    }
+
+    /// How much of a body it may look at, for its key, its tenant and its cost.
+    fn most_of_body(&self) -> usize {
+        let tenant = self.shared().map_or(0, |shared| shared.key.body());
+        self.key().body().max(tenant).max(self.cost_by_body())
     }
 }
 
 impl Limiter {
     /// How much of the request's body the rules may look at; `None` where none of them does.
     pub(crate) fn body_to_read(&self, head: &Parts) -> Option<usize> {
-        if !self.rules().any_reads_bodies() {
+        // Nor where a list has decided by the address alone.
+        if !self.rules().any_reads_bodies() || self.screen(head).is_err() {
             return None;
         }
         self.rules().iter().map(|rule| rule.body_to_read(head)).max().filter(|most| *most > 0)

@@ -38,9 +38,9 @@ pub(super) const MOST_UNITS: u64 = 1 << 32;
 /// other limits are charged what they have left. Nobody waits for it: settlements go to the store in batches, soon, and once, whatever
 /// becomes of the request. A charge that is never settled stands as it is.
 ///
-/// Clones settle the same charge. While the store [gives no answer](Decision::failure) nothing is given back.
+/// Clones settle the same charge. Under nested limiters it is that of all of them, and the name of a rule means the innermost that has it. While the store [gives no answer](Decision::failure) nothing is given back.
 #[derive(Clone)]
-pub struct Charge(Arc<Inner>);
+pub struct Charge(Arc<Inner>, Option<Box<Charge>>);
 
 struct Inner {
     limiter: Limiter,
@@ -77,7 +77,17 @@ impl Charge {
             Some(Reserved { pick, receipt: applied.receipt(), by_handler, settled })
         });
         let reserved = reserved.collect();
-        Charge(Arc::new(Inner { limiter: limiter.clone(), decision: decision.clone(), reserved }))
+        Charge(Arc::new(Inner { limiter: limiter.clone(), decision: decision.clone(), reserved }), None)
+    }
+
+    /// Notes the charge of a limiter further out, which handlers settle with this one.
+    pub(crate) fn within(mut self, outer: Option<Charge>) -> Charge {
+        self.1 = outer.map(Box::new);
+        self
+    }
+
+    fn outer(&self) -> Option<&Charge> {
+        self.1.as_deref()
     }
 
     /// The decision that charged it. A refused request was charged nothing, and settling it changes nothing.
@@ -94,7 +104,7 @@ impl Charge {
         for reserved in self.0.reserved.iter().filter(|reserved| reserved.by_handler) {
             any |= self.settle_one(reserved, units);
         }
-        any
+        any | self.outer().is_some_and(|outer| outer.settle(units))
     }
 
     /// Says what the request really cost under the rule of this name.
@@ -102,7 +112,10 @@ impl Charge {
     /// `false`: the rule did not apply, would have refused as a [shadow](crate::Rule::shadow), or was settled before, and this changes
     /// nothing.
     pub fn settle_rule(&self, rule: &str, units: u64) -> bool {
-        self.reserved(rule).is_some_and(|reserved| self.settle_one(reserved, units))
+        match self.reserved(rule) {
+            Some(reserved) => self.settle_one(reserved, units),
+            None => self.outer().is_some_and(|outer| outer.settle_rule(rule, units)),
+        }
     }
 
     /// Charges so many units more under every rule that the request was counted under, as a penalty: what a token bucket lacks it owes,
@@ -123,11 +136,16 @@ impl Charge {
     /// ```
     pub fn penalize(&self, units: u64) {
         self.0.reserved.iter().for_each(|reserved| self.0.limiter.penalize_one(&reserved.pick, units));
+        if let Some(outer) = self.outer() {
+            outer.penalize(units);
+        }
     }
 
     /// The same under the rule of this name alone. `false`: it did not apply.
     pub fn penalize_rule(&self, rule: &str, units: u64) -> bool {
-        let Some(reserved) = self.reserved(rule) else { return false };
+        let Some(reserved) = self.reserved(rule) else {
+            return self.outer().is_some_and(|outer| outer.penalize_rule(rule, units));
+        };
         self.0.limiter.penalize_one(&reserved.pick, units);
         true
     }

@@ -17,7 +17,8 @@ use super::Call;
 /// A door for each sort of call that somebody waits with; there is none where nobody does.
 #[derive(Default)]
 pub(super) struct Doors {
-    doors: Mutex<HashMap<u64, Arc<Semaphore>>>,
+    /// With how many stand there.
+    doors: Mutex<HashMap<u64, (Arc<Semaphore>, usize)>>,
     count: AtomicUsize,
     hasher: RandomState,
 }
@@ -32,16 +33,17 @@ pub(super) struct AtDoor<'a> {
 }
 
 impl Doors {
-    /// Calls with the same keys wait for the same.
+    /// Calls with the same keys wait for the same, unless they may use more, or are another tenant's.
     pub(super) fn kind_of(&self, call: &mut Call<'_>) -> u64 {
         let mut hasher = self.hasher.build_hasher();
         for entry in call.entries_mut() {
-            (entry.name, entry.pick.key.as_bytes()).hash(&mut hasher);
+            let tenant = entry.tenant.as_ref().map(|tenant| tenant.as_bytes());
+            (entry.name, entry.pick.key.as_bytes(), entry.pick.critical, tenant).hash(&mut hasher);
         }
         hasher.finish()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Semaphore>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, (Arc<Semaphore>, usize)>> {
         self.doors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -50,13 +52,18 @@ impl Doors {
         if self.count.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let door = Arc::clone(self.lock().get(&kind)?);
+        let mut doors = self.lock();
+        let (door, standing) = doors.get_mut(&kind)?;
+        *standing += 1;
+        let door = Arc::clone(door);
         Some(AtDoor { doors: self, kind, door, first: None })
     }
 
     pub(super) fn stand(&self, kind: u64) -> AtDoor<'_> {
         let mut doors = self.lock();
-        let door = Arc::clone(doors.entry(kind).or_insert_with(|| Arc::new(Semaphore::new(1))));
+        let (door, standing) = doors.entry(kind).or_insert_with(|| (Arc::new(Semaphore::new(1)), 0));
+        *standing += 1;
+        let door = Arc::clone(door);
         self.count.store(doors.len(), Ordering::Relaxed);
         AtDoor { doors: self, kind, door, first: None }
     }
@@ -82,10 +89,12 @@ impl Drop for AtDoor<'_> {
     fn drop(&mut self) {
         self.first = None;
         let mut doors = self.doors.lock();
-        // The other is in the map; who waits has one more.
-        if Arc::strong_count(&self.door) == 2 {
-            doors.remove(&self.kind);
-            self.doors.count.store(doors.len(), Ordering::Relaxed);
+        if let Some((_, standing)) = doors.get_mut(&self.kind) {
+            *standing -= 1;
+            if *standing == 0 {
+                doors.remove(&self.kind);
+                self.doors.count.store(doors.len(), Ordering::Relaxed);
+            }
         }
     }
 }

@@ -55,11 +55,19 @@ impl Screen<'_> {
                 self.mark = self.mark | lists.of_key(rule.name(), &key);
                 Found::Key(key)
             }
-            Found::Refuse(status) => {
+            found => self.put_off(found),
+        }
+    }
+
+    /// Puts off a closure that refuses, where there are lists that may know better.
+    #[inline]
+    pub(super) fn put_off(&mut self, found: Found) -> Found {
+        match found {
+            Found::Refuse(status) if self.lists.is_some() => {
                 self.refused.get_or_insert(status);
                 Found::Absent
             }
-            Found::Absent => Found::Absent,
+            found => found,
         }
     }
 

@@ -1,7 +1,7 @@
 use http::{StatusCode, request::Parts};
 use smallvec::SmallVec;
 
-use super::{Limiter, rules::CheckedRule};
+use super::{Limiter, listing::Screen, rules::CheckedRule};
 use crate::{
     key::{Found, Key},
     lists::Listed,
@@ -52,16 +52,16 @@ impl Limiter {
         }
         let mut picks = Picks::with_capacity(rules.len());
         for rule in rules.iter().filter(|rule| rule.applies(head)) {
-            let found = screen.look(rule, rule.key().find_now(head)?);
+            let found = rule.key().find_now(head)?;
             let tenant = match rule.shared() {
                 Some(shared) => Some(shared.key.find_now(head)?),
                 None => None,
             };
-            if let Some(status) = self.add(&mut picks, rule, head, found, tenant) {
+            if let Some(status) = self.add(&mut picks, &mut screen, rule, head, (found, tenant)) {
                 return Some(Picked::Refuse(status));
             }
         }
-        Some(screen.end(picks))
+        Some(self.admit(screen.end(picks)))
     }
 
     pub(crate) async fn pick_later(&self, head: &Parts) -> Picked {
@@ -74,48 +74,68 @@ impl Limiter {
         }
         let mut picks = Picks::new();
         for rule in self.rules().iter().filter(|rule| rule.applies(head)) {
-            let found = screen.look(rule, rule.key().find(head).await);
+            let found = rule.key().find(head).await;
             let tenant = match rule.shared() {
                 Some(shared) => Some(shared.key.find(head).await),
                 None => None,
             };
-            if let Some(status) = self.add(&mut picks, rule, head, found, tenant) {
+            if let Some(status) = self.add(&mut picks, &mut screen, rule, head, (found, tenant)) {
                 return Picked::Refuse(status);
             }
         }
-        screen.end(picks)
+        self.admit(screen.end(picks))
     }
 
+    /// Adds a rule with the key, and the tenant where its limit is shared, that were found. A status: the request is refused.
     fn add(
         &self,
         picks: &mut Picks,
+        screen: &mut Screen<'_>,
         rule: &CheckedRule,
         head: &Parts,
-        found: Found,
-        tenant: Option<Found>,
+        (found, tenant): (Found, Option<Found>),
     ) -> Option<StatusCode> {
+        let found = screen.look(rule, self.enforced(rule, found));
+        let tenant = tenant.map(|tenant| screen.put_off(self.enforced(rule, tenant)));
         match (found, tenant) {
-            (Found::Refuse(status), _) | (Found::Key(_), Some(Found::Refuse(status))) => {
-                if !self.is_shadow() && rule.roll_out().is_whole() {
-                    return Some(status);
-                }
-                self.0.shadow.log(rule.name());
-            }
+            (Found::Refuse(status), _) | (Found::Key(_), Some(Found::Refuse(status))) => return Some(status),
             // Nothing is counted, so there is nothing to ask.
             (Found::Key(_), _) if rule.limit().is_unlimited() => {}
-            (Found::Key(key), tenant) => {
-                let key = rule.admit(key);
-                picks.push(Pick {
-                    rule: rule.index(),
-                    cost: rule.cost(head),
-                    shadow: self.is_shadow() || !rule.roll_out().enforces(key.as_bytes()),
-                    critical: rule.is_critical(head),
-                    tenant: tenant.and_then(|tenant| rule.tenant(&key, tenant.key())),
-                    key,
-                })
-            }
+            (Found::Key(key), tenant) => picks.push(Pick {
+                rule: rule.index(),
+                cost: rule.cost(head),
+                shadow: self.is_shadow() || !rule.roll_out().enforces(key.as_bytes()),
+                critical: rule.is_critical(head),
+                tenant: tenant.and_then(|tenant| rule.tenant(&key, tenant.key())),
+                key,
+            }),
             (Found::Absent, _) => {}
         }
         None
+    }
+
+    /// A closure of a rule that is not enforced for everybody refuses nobody.
+    #[inline]
+    pub(super) fn enforced(&self, rule: &CheckedRule, found: Found) -> Found {
+        if !matches!(found, Found::Refuse(_)) || !self.is_shadow() && rule.roll_out().is_whole() {
+            return found;
+        }
+        self.0.shadow.log(rule.name());
+        Found::Absent
+    }
+
+    /// Has keys that are one too many share one.
+    #[inline]
+    fn admit(&self, mut picked: Picked) -> Picked {
+        if let Picked::Rules(picks) = &mut picked
+            && self.rules().any_new_keys()
+        {
+            for pick in picks {
+                if let Some(new_keys) = self.rules().get(pick.rule).and_then(CheckedRule::new_keys) {
+                    new_keys.admit(&mut pick.key);
+                }
+            }
+        }
+        picked
     }
 }

@@ -18,6 +18,7 @@ pub(crate) struct Rules {
     any_waits: bool,
     any_settles: bool,
     any_bans: bool,
+    any_new_keys: bool,
     any_queues: bool,
     any_reads_bodies: bool,
     shortest_lease: Option<Duration>,
@@ -96,12 +97,8 @@ impl CheckedRule {
         self.reserve.as_ref().is_some_and(|reserve| (reserve.is_critical)(head))
     }
 
-    /// The key, or the one that those share which are one too many.
-    pub(super) fn admit(&self, key: Key) -> Key {
-        match &self.new_keys {
-            Some(new_keys) => new_keys.admit(key),
-            None => key,
-        }
+    pub(super) fn new_keys(&self) -> Option<&NewKeys> {
+        self.new_keys.as_ref()
     }
 
     pub(super) fn shared(&self) -> Option<&SharedBy> {
@@ -161,6 +158,7 @@ impl Rules {
             any_waits: rules.iter().any(waits),
             any_settles: rules.iter().any(CheckedRule::needs_charge),
             any_bans: rules.iter().any(|rule| rule.ban.is_some()),
+            any_new_keys: rules.iter().any(|rule| rule.new_keys.is_some()),
             any_queues: rules.iter().any(|rule| rule.limit.queue().is_some()),
             any_reads_bodies: rules.iter().any(CheckedRule::reads_bodies),
             shortest_lease: rules.iter().filter_map(|rule| rule.limit.lease()).min(),
@@ -200,6 +198,11 @@ impl Rules {
     #[inline]
     pub(super) fn any_bans(&self) -> bool {
         self.any_bans
+    }
+
+    #[inline]
+    pub(super) fn any_new_keys(&self) -> bool {
+        self.any_new_keys
     }
 
     /// Whether a request may have to wait for its turn.

@@ -50,6 +50,10 @@ impl Limiter {
         let delay = decision.delay()?;
         let slot = |pick: &Pick| {
             let applied = decision.applied().iter().find(|applied| applied.rule() == pick.rule)?;
+            // A shadow that is full has given no slot.
+            if applied.would_refuse() {
+                return None;
+            }
             let line = self.line(pick).filter(|line| line.cost > 0 && line.limit.queue().is_some())?;
             Some(OwnedLine::of(&Line { receipt: applied.receipt(), ..line }))
         };
@@ -81,8 +85,9 @@ impl Limiter {
     /// # }
     /// ```
     ///
-    /// The decision is refused where no waiting helps: the cost [can never fit](Decision::can_never_fit), or the store gave no answer and
-    /// a rule [refuses](crate::OnFailure::Refuse) then. Put a timeout around it for a longest wait; dropped before the turn has come,
+    /// The decision is refused where no waiting helps: the cost [can never fit](Decision::can_never_fit), a [list](crate::Lists) denies it,
+    /// or the store gave no answer and a rule [refuses](crate::OnFailure::Refuse) then. Each refusal on the way is one that a
+    /// [ban](crate::Ban) counts: give workers rules without one. Put a timeout around it for a longest wait; dropped before the turn has come,
     /// it gives its slot back as the [guide](crate::guide::algorithms#queueing) says.
     ///
     /// Those who wait in a queue run in order, whichever process they are in. Those whom a rule has refused wait outside: in one process one of

@@ -7,7 +7,7 @@ use super::{Call, Limiter, Pick, Picks, miscounted, rules::CheckedRule};
 use crate::{
     decision::{Applied, Decision},
     error::StoreError,
-    key::{Found, IntoKey, Key},
+    key::{Found, IntoKey, Key, ReadBody},
     store::{Answer, Ask, Purpose},
     usage::Usage,
 };
@@ -104,13 +104,18 @@ impl Limiter {
     /// The keys of these rules in a head, and the first status that a closure refuses with.
     async fn usual_picks(&self, head: &Parts, wanted: fn(&CheckedRule) -> bool) -> (Picks, Option<StatusCode>) {
         let (mut picks, mut refused) = (Picks::new(), None);
-        for rule in self.rules().iter().filter(|rule| wanted(rule)) {
+        // Who looks into bodies that nobody has read would find somebody else.
+        let found = |rule: &CheckedRule| !rule.finds_in_body() || ReadBody::of(head).is_some();
+        for rule in self.rules().iter().filter(|rule| wanted(rule) && found(rule)) {
             let tenant = match rule.shared() {
                 Some(shared) => Some(shared.key.find(head).await),
                 None => None,
             };
-            match (rule.key().find(head).await, tenant) {
-                (Found::Refuse(status), _) | (_, Some(Found::Refuse(status))) => refused = refused.or(Some(status)),
+            let found = self.enforced(rule, rule.key().find(head).await);
+            match (found, tenant.map(|tenant| self.enforced(rule, tenant))) {
+                (Found::Refuse(status), _) | (Found::Key(_), Some(Found::Refuse(status))) => {
+                    refused = refused.or(Some(status));
+                }
                 (Found::Key(key), tenant) => {
                     let tenant = tenant.and_then(|tenant| rule.tenant(&key, tenant.key()));
                     picks.push(Pick { critical: rule.is_critical(head), tenant, ..self.usual(rule, key) });

@@ -5,7 +5,6 @@
 //! | cause | HTTP | gRPC status |
 //! | --- | --- | --- |
 //! | a quota refused it | 429 | 8, `RESOURCE_EXHAUSTED` |
-//! | it is [banned](crate::Ban) | 429, or 403 by choice | 8, or 7, `PERMISSION_DENIED` |
 //! | only rules that [protect the service](crate::Rule::protects_service) refused it | 503 | 14, `UNAVAILABLE` |
 //! | it is [banned](crate::Ban) | 429, or 403 by choice | 8, or 7, `PERMISSION_DENIED` |
 //! | the store gave no answer, with [`OnFailure::Refuse`](crate::OnFailure::Refuse) | 503 | 14, `UNAVAILABLE` |
@@ -13,6 +12,7 @@
 //! | a [list](crate::Lists) denies it | 403, or 429 by [choice](crate::RateLimitLayer::deny_with) | 7, `PERMISSION_DENIED`, or 8 |
 //! | its [body](crate::bodies) is larger than a rule looks at | 413 | 8, `RESOURCE_EXHAUSTED` |
 //! | its body did not come in time | 408 | 4, `DEADLINE_EXCEEDED` |
+//! | a rule looks into its body, and the layer does not [read](crate::RateLimitLayer::read_bodies) it | 500 | 13, `INTERNAL` |
 //!
 //! To HTTP requests it is [`application/problem+json`](Format::Problem) with the names of the rules that refused, plain
 //! text [where one prefers that](crate::RateLimitLayer::refuse_with), or [anything

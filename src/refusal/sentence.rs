@@ -12,7 +12,7 @@ impl fmt::Display for Refusal<'_> {
             Cause::Service if self.can_never_fit() => {
                 return f.write_str("The request costs more than the service can take; retrying does not help.");
             }
-            Cause::Quota if self.can_never_fit() => {
+            Cause::Quota if self.is_above_a_quota() => {
                 f.write_str("The request costs more than the ")?;
                 self.quotas(f)?;
                 f.write_str(if self.named().count() > 1 { " ever allow" } else { " ever allows" })?;
@@ -43,9 +43,16 @@ impl fmt::Display for Refusal<'_> {
 }
 
 impl<'a> Refusal<'a> {
+    /// Whether a quota can never hold the cost, and not only the service.
+    fn is_above_a_quota(&self) -> bool {
+        let standings = self.decision.into_iter().flat_map(|decision| decision.standings());
+        let mut refusing = standings.filter(|standing| standing.is_refused() && !standing.protects_service());
+        self.cause == Cause::Quota && refusing.any(|standing| standing.can_never_fit())
+    }
+
     /// The rules to blame: where some can never admit the request, those alone.
     fn named(&self) -> impl Iterator<Item = &'a str> {
-        let never = self.can_never_fit() && self.cause != Cause::Ban;
+        let never = self.is_above_a_quota();
         self.violated().filter(move |standing| !never || standing.can_never_fit()).map(|standing| standing.rule())
     }
 

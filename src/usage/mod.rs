@@ -48,10 +48,13 @@ impl Usage {
 
     /// Every rule that has a key for the caller, in the order of the rules.
     pub fn rules(&self) -> impl Iterator<Item = RuleUsage<'_>> {
-        let limited = self.looked.standings().map(RuleUsage::limited);
+        let limited = self.looked.standings().map(|standing| {
+            let banned = self.looked.banned_by().iter().find(|banned| banned.rule == standing.index());
+            RuleUsage::limited(standing, banned.map(|banned| Duration::from_micros(banned.micros)))
+        });
         let unlimited = self.unlimited.iter().filter_map(|index| {
             let rule = self.looked.rules().get(*index)?;
-            Some(RuleUsage { index: *index, name: rule.name(), limit: rule.limit(), standing: None })
+            Some(RuleUsage { index: *index, name: rule.name(), limit: rule.limit(), standing: None, banned_for: None })
         });
         let mut all: Vec<RuleUsage<'_>> = limited.chain(unlimited).collect();
         all.sort_unstable_by_key(|rule| rule.index);
@@ -87,12 +90,13 @@ pub struct RuleUsage<'a> {
     limit: &'a Limit,
     /// There is none without a limit.
     standing: Option<Standing<'a>>,
+    banned_for: Option<Duration>,
 }
 
 impl<'a> RuleUsage<'a> {
-    fn limited(standing: Standing<'a>) -> RuleUsage<'a> {
+    fn limited(standing: Standing<'a>, banned_for: Option<Duration>) -> RuleUsage<'a> {
         let (index, name, limit) = (standing.index(), standing.rule(), standing.limit());
-        RuleUsage { index, name, limit, standing: Some(standing) }
+        RuleUsage { index, name, limit, standing: Some(standing), banned_for }
     }
 
     /// The rule's name.
@@ -134,11 +138,20 @@ impl<'a> RuleUsage<'a> {
     /// Whether the rule would refuse a request now that costs what its requests usually do: its
     /// [`cost`](crate::Rule::cost), or one unit where a closure works it out.
     pub fn is_refused(&self) -> bool {
-        self.standing.is_some_and(|standing| standing.is_refused())
+        self.banned_for.is_some() || self.standing.is_some_and(|standing| standing.is_refused())
     }
 
     /// How long it would have such a request wait. `None`: not at all, or for ever.
     pub fn retry_after(&self) -> Option<Duration> {
-        self.standing?.retry_after()
+        let standing = self.standing.filter(Standing::is_refused);
+        if standing.is_some_and(|standing| standing.can_never_fit()) {
+            return None;
+        }
+        standing.and_then(|standing| standing.retry_after()).max(self.banned_for)
+    }
+
+    /// How long the caller is [banned](crate::Ban) under this rule from now, if it is.
+    pub fn banned_for(&self) -> Option<Duration> {
+        self.banned_for
     }
 }

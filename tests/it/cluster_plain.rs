@@ -29,7 +29,8 @@ fn daily(name: &str, amount: u64) -> Rule {
 }
 
 fn store(cluster: &Cluster) -> sluicegate::RedisStore {
-    cluster.builder().no_scripts().bare().deadline(Duration::from_secs(30)).build().expect("sound")
+    let patience = Duration::from_secs(30);
+    cluster.builder().no_scripts().bare().deadline(patience).connect_timeout(patience).build().expect("sound")
 }
 
 /// By a clock that stands, or the window might end.

@@ -9,9 +9,11 @@ use sluicegate::{
     key::{self, TrustedProxies},
     refusal::{Cause, Denial},
 };
+use tower::ServiceExt;
 
 use crate::support::{
     app::{self, field},
+    frames::{Frames, Next},
     noting::Noting,
     stores::every_store,
 };
@@ -262,4 +264,23 @@ async fn a_hundred_thousand_subnets_are_looked_up_by_prefix() {
         assert_eq!(status(&app, &user, &format!("2001:db8:{number:x}:7::1")).await, 403);
     }
     assert_eq!(status(&app, "alice", "2001:db8:c350::1").await, 200);
+}
+
+/// Whoever is refused by its address need not send its body, and nobody waits for it.
+#[tokio::test(start_paused = true)]
+async fn the_body_of_a_denied_address_is_not_waited_for() {
+    let lists = Lists::new();
+    lists.deny_net("192.0.2.0/24").expect("sound");
+    let rule = Rule::gcra("r", Quota::per_hour(5)).key(key::global()).cost_by_body(100, |_, body| body.len() as u64);
+    let limiter = limiter(Limiter::builder(MemoryStore::new()), [rule], &lists);
+    let app = Router::new().route("/", get(handler).post(handler)).layer(RateLimitLayer::new(limiter).read_bodies());
+    for (address, expected) in [("192.0.2.1", 403), ("198.51.100.1", 408)] {
+        let body = Body::new(Frames::new([Next::Silence]));
+        let from = SocketAddr::new(address.parse().expect("an address"), 9);
+        let request = Request::builder().method("POST").uri("/").extension(from).body(body).expect("a request");
+        let began = tokio::time::Instant::now();
+        let response = app.clone().oneshot(request).await.expect("a response");
+        assert_eq!(response.status(), expected, "{address}");
+        assert_eq!(began.elapsed().is_zero(), expected == 403, "{address}");
+    }
 }

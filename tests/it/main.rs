@@ -92,6 +92,7 @@ mod skewed_clocks;
 mod support;
 #[cfg(feature = "tls")]
 mod tls;
+mod together;
 mod topologies;
 mod traces;
 mod unlimited;

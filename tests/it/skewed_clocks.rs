@@ -28,6 +28,8 @@ async fn two_clocks_admit_no_more_than_one() {
         ("bucket", Rule::token_bucket("r", quota)),
         ("gcra", Rule::gcra("r", quota)),
         ("uneven gcra", Rule::gcra("r", Quota::per(7 * A_SECOND, Duration::from_secs(7)).burst(A_SECOND))),
+        // Its burst is over long before the other clock gets there.
+        ("short gcra", Rule::gcra("r", quota.burst(1))),
         ("leaky bucket", Rule::leaky_bucket("r", quota)),
     ];
     let stores: [Box<dyn Store>; 2] =

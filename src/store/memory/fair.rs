@@ -30,6 +30,12 @@ impl Inner {
             }
         }
         if full != overflowing {
+            // As they were: it is all asked again.
+            for (line, hash, key, one) in judged {
+                if let Some(shard) = locked.get_mut(place_of(hash)) {
+                    let _ = shard.finish(hash, line, key, at, one, false);
+                }
+            }
             return Err(full);
         }
         let (rules, tenants) = judged.split_at_mut(ask.lines.len());

@@ -120,9 +120,9 @@ impl Inner {
     fn moment(&self, time: Time) -> Moment {
         match time {
             // The clock never steps back: state ahead of it was written by a thread that read it later and came first.
-            Time::Store => Moment { now: self.clock.now(), tolerance: 1_000_000 },
-            Time::Application { now, tolerance } => Moment { now, tolerance },
-            Time::Injected(now) => Moment { now, tolerance: 0 },
+            Time::Store => Moment { now: self.clock.now(), tolerance: 1_000_000, peers: 0 },
+            Time::Application { now, tolerance } => Moment { now, tolerance, peers: tolerance },
+            Time::Injected(now) => Moment { now, tolerance: 0, peers: 0 },
         }
     }
 

@@ -134,7 +134,9 @@ impl Cluster {
                     if work.is_made_once() {
                         return Err(error.into());
                     }
-                    if torn == TORN && work.lines().len() > 1 {
+                    // A line with a tenant has two keys.
+                    let several = work.lines().len() > 1 || work.lines().iter().any(|line| line.tenant.is_some());
+                    if torn == TORN && several {
                         return Err(Fault::Torn);
                     }
                     sleep_until(span.until.min(Instant::now() + PAUSE * (1 << torn.min(6)))).await;

@@ -37,12 +37,13 @@ impl<'a> Share<'a> {
         shares
     }
 
+    /// Line by line, and without tenants: their counts are keys too. The limit holds meanwhile, and is not shared fairly.
     fn by_line(self) -> impl Iterator<Item = Share<'a>> {
         let slot = self.slot;
         self.places.into_iter().zip(self.lines).map(move |(place, line)| Share {
             slot,
             places: vec![place],
-            lines: vec![line],
+            lines: vec![Line { tenant: None, ..line }],
         })
     }
 }
