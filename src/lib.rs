@@ -44,6 +44,7 @@
 //! | whether a server is fit | [`Limiter::check`] |
 //! | the decision in a handler | [`Decision`], an axum extractor and a request extension |
 //! | so many at the same time | [`Rule::concurrency`], [`Permit`] |
+//! | a part of a limit for critical requests, and fair parts for tenants | [`Rule::reserve`], [`Rule::fair_share`], the page on [quotas](guide::quotas#a-reserve-for-critical-requests) |
 //! | one after the other, and waiting for it | [`Rule::queue`], [`Limiter::acquire_when_ready`], the guide on [queueing](guide::algorithms#queueing) |
 //! | how much is left, without spending; a route that tells callers | [`Limiter::usage`], [`usage`], the page on [quotas](guide::quotas#how-much-is-left) |
 //! | callers who are always let through, or never | [`Lists`], the page on [lists](guide::lists) |
