@@ -11,6 +11,7 @@ use tokio::{sync::Semaphore, task::JoinSet};
 
 use crate::support::{
     faulted::{OPEN, PATIENT},
+    leak::held,
     load::{alone, soak},
     proxy::{holding_back, switching},
     sentinel::{query, until},
@@ -78,6 +79,7 @@ async fn failover(version: Version, rule: Rule, resilient: bool) {
     let (mut first, mut second) = (primary.connection().await, replica.connection().await);
     let _: redis::Value = query(&mut second, &format!("REPLICAOF 127.0.0.1 {}", linked.port())).await;
     let (address, target) = switching(primary.port).await;
+    let held = held();
     let store = RedisStore::builder(format!("redis://{address}")).bare().deadline(PATIENT).build().expect("sound");
     let builder =
         if resilient { Limiter::builder(Resilient::new(store).open_for(OPEN)) } else { Limiter::builder(store) };
@@ -120,6 +122,8 @@ async fn failover(version: Version, rule: Rule, resilient: bool) {
         // All that is left is given: the other counts on from what it has heard.
         assert!(tally.admitted + tally.unknown >= CAPACITY + unreplicated, "{}", say());
     }
+    drop(limiter);
+    held.is_given_back().await;
 }
 
 /// Rules that count: nothing comes back while a test runs.

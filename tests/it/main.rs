@@ -47,6 +47,7 @@ mod fault_refusals;
 mod fault_replication;
 mod fault_restart;
 mod fault_scripts;
+mod fault_sentinel;
 mod fault_soak;
 mod forged;
 mod functions;
