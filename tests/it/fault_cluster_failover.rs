@@ -71,7 +71,7 @@ async fn a_primary_is_killed() {
     assert_eq!(after.failed(), 0, "{:?}", after.failures());
 
     drop(replica);
-    held.is_given_back().await;
+    held.but_memory_is_given_back().await;
 
     let (before, during) = (others(&before), others(&during));
     assert_eq!(during.failed(), 0, "{:?}", during.failures());

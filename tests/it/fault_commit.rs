@@ -37,7 +37,7 @@ async fn told(cut: u64) {
     assert!(missed > 100, "{missed} were admitted without the store");
     assert!(cut == 0 || Counts::of(&faulted.proxy.counts.cut) > 0, "answers were lost meanwhile");
     faulted.proxy.heal();
-    faulted.leaves_nothing().await;
+    faulted.leaves_only_notes().await;
 }
 
 #[tokio::test]

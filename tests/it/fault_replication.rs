@@ -123,7 +123,7 @@ async fn failover(version: Version, rule: Rule, resilient: bool) {
         assert!(tally.admitted + tally.unknown >= CAPACITY + unreplicated, "{}", say());
     }
     drop(limiter);
-    held.is_given_back().await;
+    held.but_memory_is_given_back().await;
 }
 
 /// Rules that count: nothing comes back while a test runs.

@@ -49,7 +49,7 @@ async fn a_primary_is_killed() {
         }
         assert!(since.elapsed() < Duration::from_secs(5), "it is not as before: {:?}", after.failures());
     }
-    held.is_given_back().await;
+    held.but_memory_is_given_back().await;
 
     // What the dead one had not told its replica is gone; all that was asked of the new one is charged as it was told.
     let mut servers = [set.replica.connection().await];
