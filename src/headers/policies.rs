@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use http::HeaderValue;
 use sha2::{Digest, Sha256};
@@ -12,13 +12,16 @@ use crate::{key::hex, limit::Limit};
 /// What the fields say of each rule whatever the request, written once.
 #[derive(Debug)]
 pub(crate) struct Policies {
-    each: Box<[Policy]>,
+    each: Box<[Arc<Policy>]>,
     /// How many rules there are to tell of.
     limited: usize,
     /// The items of all these, for the requests that every rule applies to.
     named: Option<HeaderValue>,
     older: Option<HeaderValue>,
 }
+
+/// More rules never apply to one request.
+const MOST_TOGETHER: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Policy {
@@ -47,12 +50,19 @@ pub(super) struct Older {
 impl Policies {
     pub(crate) fn new<'a>(rules: impl Iterator<Item = (&'a str, &'a Limit, bool)>) -> Policies {
         let policies = rules.map(|(name, limit, is_quota)| Policy::of(name, limit, is_quota));
-        let each: Box<[Policy]> = policies.collect();
-        let limited = || each.iter().filter(|policy| !policy.silent);
+        Policies::gather(policies.map(Arc::new).collect())
+    }
+
+    fn gather(each: Box<[Arc<Policy>]>) -> Policies {
+        let limited = || each.iter().map(|policy| &**policy).filter(|policy| !policy.silent);
+        let count = limited().count();
+        if count > MOST_TOGETHER {
+            return Policies { named: None, older: None, limited: count, each };
+        }
         let named = limited().map(|policy| policy.named.as_str()).collect::<Vec<_>>().join(", ");
         let older = join_older(limited());
         let value = |text: String| HeaderValue::try_from(text).ok().filter(|value| !value.is_empty());
-        Policies { named: value(named), older: value(older), limited: limited().count(), each }
+        Policies { named: value(named), older: value(older), limited: count, each }
     }
 
     /// How many rules there are to tell of.
@@ -63,7 +73,7 @@ impl Policies {
     /// What is told of a rule to a request that may use all of it, or not what is reserved. `None`: nothing.
     #[inline]
     pub(super) fn of(&self, rule: u16, all: bool) -> Option<&Policy> {
-        let policy = self.each.get(usize::from(rule)).filter(|policy| !policy.silent)?;
+        let policy = self.each.get(usize::from(rule)).map(|policy| &**policy).filter(|policy| !policy.silent)?;
         Some(policy.critical.as_deref().filter(|_| all).unwrap_or(policy))
     }
 

@@ -16,6 +16,7 @@ use crate::{
 };
 
 /// The ban of a rule, with everything about it worked out.
+#[derive(Clone)]
 pub(super) struct CheckedBan {
     pub(super) ban: Ban,
     pub(super) limit: Limit,

@@ -1,15 +1,12 @@
-use std::{collections::HashSet, iter, sync::Arc};
+use std::sync::Arc;
 
 use super::{
-    Inner, Limiter,
-    bans::CheckedBan,
+    Core, Limiter,
     bodies::Unread,
     doors::Doors,
     failures::Failures,
-    leases::Leases,
-    listing::Listing,
-    new_keys::NewKeys,
-    rules::{CheckedRule, Rules, SharedBy},
+    ground::{Ground, MOST_RULES, accept},
+    rules::{CheckedRule, Family, Rules},
     settler::Settler,
     shadow::Shadow,
     shared::Shared,
@@ -17,14 +14,11 @@ use super::{
 use crate::{
     clock::Clock,
     error::BuildError,
-    limit::{Limit, OnFailure, RollOut, Rule},
+    limit::{OnFailure, Rule},
     lists::Lists,
     observer::{Observer, Observers},
-    store::{Scope, Store, TenantCount},
+    store::Store,
 };
-
-/// More in one decision is a mistake, and would make a very long script.
-const MOST_RULES: usize = 64;
 
 /// Gathers what a [`Limiter`] is made of; [`build`](LimiterBuilder::build) says what is wrong with it.
 #[must_use]
@@ -120,109 +114,42 @@ impl LimiterBuilder {
     ///
     /// When a rule, a quota, a name or the namespace cannot be: the error names the rule, the field and what would be right.
     pub fn build(self) -> Result<Limiter, BuildError> {
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-        if !(1..=64).contains(&self.namespace.len()) || !self.namespace.bytes().all(allowed) {
-            let text = format!("{:?} cannot begin a key; use 1 to 64 letters, digits and ._-", self.namespace);
-            return Err(BuildError::new("namespace", text));
-        }
+        let ground = Ground::new(self.namespace, self.same_slot, self.on_failure)?;
         if !(1..=MOST_RULES).contains(&self.rules.len()) {
             let text = format!("{} rules; give 1 to {MOST_RULES}", self.rules.len());
             return Err(BuildError::new("rules", text));
         }
-        let mut names = HashSet::new();
-        let mut rules = Vec::new();
-        for (index, rule) in (0u16..).zip(self.rules) {
-            let limit = rule.check()?;
-            if !names.insert(Arc::clone(&rule.name)) {
-                return Err(BuildError::rule(
-                    &rule.name,
-                    "name",
-                    "stands twice; give each rule a name of its own".into(),
-                ));
-            }
-            let scope = scope(&self.namespace, &rule.name, self.same_slot)?;
-            let shared = rule.fair_share.zip(limit.for_tenants()).map(|(fair, limit)| SharedBy {
-                key: fair.tenant,
-                count: Arc::new(TenantCount { scope: scope.for_tenants(), limit }),
-            });
-            let ban = match rule.ban {
-                Some(ban) => Some(CheckedBan { limit: ban.check(&rule.name)?, scope: scope.for_ban(), ban }),
-                None => None,
-            };
-            let Some(key) = rule.key else { continue };
-            let roll_out = RollOut::new(&self.namespace, &rule.name, rule.roll_out);
-            rules.push(CheckedRule {
-                index,
-                name: rule.name,
-                limit,
-                scope,
-                key,
-                cost: rule.cost,
-                when: rule.when,
-                on_failure: rule.on_failure.unwrap_or(self.on_failure),
-                settle: rule.settle,
-                reserve: rule.reserve,
-                protects_service: rule.protects_service,
-                shared,
-                new_keys: rule.max_new_keys.map(NewKeys::new),
-                roll_out,
-                ban,
-            });
-        }
+        let rules = ground.check(self.rules, None)?;
         if let Some(lists) = &self.lists {
-            lists.check(|rule| names.contains(rule))?;
+            lists.check(|name| rules.iter().any(|rule| rule.name() == name))?;
         }
-        let listing = self.lists.map(|lists| Listing::new(lists, rules.iter().map(CheckedRule::key)));
-        // Where there is no limit, the store is never asked.
-        let limited = rules.iter().filter(|rule| !rule.limit().is_unlimited());
-        let limits = limited.flat_map(|rule| {
-            let ban = rule.ban().map(|ban| (rule.name(), &ban.limit));
-            iter::once((rule.name(), rule.limit())).chain(ban)
-        });
-        let limits: Vec<(&str, &Limit)> = limits.collect();
-        let counts = limits.len() + rules.iter().filter(|rule| rule.shared().is_some()).count();
+        let counts: usize = rules.iter().map(CheckedRule::counts).sum();
         if counts > MOST_RULES {
             let text = format!("{counts} rules, bans and fair shares in one decision; give at most {MOST_RULES}");
             return Err(BuildError::new("rules", text));
         }
-        self.store.accept(&limits)?;
+        accept(&*self.store, rules.iter())?;
         let observers = Observers::default();
         if let Some(observer) = &self.observer {
             self.store.observe(observer);
             observers.add(observer);
         }
-        Ok(Limiter(Arc::new(Inner {
-            rules: Shared::new(Rules::new(rules)),
+        let core = Core {
+            family: Family::new(),
             store: self.store,
-            namespace: if self.same_slot { format!("{{{}}}", self.namespace) } else { self.namespace },
+            namespace: ground.namespace(),
             clock: self.clock,
             observer: self.observer,
             failures: Failures::default(),
-            leases: Leases::default(),
             warned_of_layering_twice: false.into(),
             unread: Unread::default(),
             observers,
             settler: Settler::new(),
             shadow: Shadow::new(self.shadow),
             doors: Doors::default(),
-            listing,
-        })))
-    }
-}
-
-/// The place of a rule in the store.
-fn scope(namespace: &str, rule: &str, same_slot: bool) -> Result<Scope, BuildError> {
-    if !same_slot {
-        return Ok(Scope::new(namespace, rule));
-    }
-    let scope = Scope::in_one_slot(namespace, rule);
-    // A name falls into the slot of its first hash tag. Were that another than the namespace, or one with the key in it, the
-    // promise of one call would be broken when the keys come, so it is checked now.
-    if scope.tag() == Some(namespace) {
-        Ok(scope)
-    } else {
-        let text = format!("the namespace {namespace:?} is no hash tag: counts would fall into several slots");
-        Err(BuildError::rule(rule, "same_slot", text))
+        };
+        let rules = Rules::new(core.family, rules.into_iter().map(Arc::new).collect());
+        Ok(Limiter::of(Arc::new(core), Shared::new(rules), self.lists))
     }
 }
 

@@ -7,6 +7,7 @@ mod call;
 mod charge;
 mod doors;
 mod failures;
+mod ground;
 mod leases;
 mod listing;
 mod new_keys;
@@ -21,6 +22,7 @@ mod usage;
 
 use std::{
     fmt,
+    ops::Deref,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -40,6 +42,7 @@ use listing::Listing;
 pub use permit::Permit;
 pub(crate) use pick::{Pick, Picked, Picks};
 pub(crate) use rules::Rules;
+use rules::{CheckedRule, Family};
 use settler::Settler;
 use shadow::Shadow;
 pub(crate) use shared::Handle;
@@ -54,6 +57,7 @@ use crate::{
     error::{StoreError, StoreErrorKind},
     key::{Found, IntoKey},
     limit::OnFailure,
+    lists::Lists,
     observer::{Observer, Observers},
     store::{Answer, Ask, Line, Partial, Purpose, Report, Store},
 };
@@ -83,15 +87,24 @@ use crate::{
 #[derive(Clone)]
 pub struct Limiter(Arc<Inner>);
 
+/// Rules, and what they are counted with.
 struct Inner {
     rules: Shared,
+    listing: Option<Listing>,
+    /// Those that these rules have granted.
+    leases: Leases,
+    core: Arc<Core>,
+}
+
+/// What a limiter has whatever its rules.
+struct Core {
+    family: Family,
     store: Box<dyn Store>,
     /// As it stands in the names of counts.
     namespace: String,
     clock: Clock,
     observer: Option<Arc<dyn Observer>>,
     failures: Failures,
-    leases: Leases,
     warned_of_layering_twice: AtomicBool,
     unread: Unread,
     /// Told of what happens to settlements.
@@ -100,10 +113,23 @@ struct Inner {
     shadow: Shadow,
     /// Where those wait who ask again.
     doors: Doors,
-    listing: Option<Listing>,
+}
+
+impl Deref for Inner {
+    type Target = Core;
+
+    #[inline]
+    fn deref(&self) -> &Core {
+        &self.core
+    }
 }
 
 impl Limiter {
+    fn of(core: Arc<Core>, rules: Shared, lists: Option<Lists>) -> Limiter {
+        let listing = lists.map(|lists| Listing::new(lists, rules.iter().map(CheckedRule::key)));
+        Limiter(Arc::new(Inner { rules, listing, leases: Leases::default(), core }))
+    }
+
     /// Begins a limiter over `store`.
     pub fn builder(store: impl Store) -> LimiterBuilder {
         LimiterBuilder::new(store.boxed())

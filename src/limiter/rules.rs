@@ -1,4 +1,12 @@
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use http::request::Parts;
 
@@ -13,7 +21,10 @@ use crate::{
 
 /// The checked rules of a limiter.
 pub(crate) struct Rules {
-    rules: Box<[CheckedRule]>,
+    family: Family,
+    rules: Box<[Arc<CheckedRule>]>,
+    /// Where there are many.
+    by_name: Option<HashMap<Arc<str>, u16, foldhash::fast::RandomState>>,
     policies: Policies,
     any_waits: bool,
     any_settles: bool,
@@ -24,7 +35,22 @@ pub(crate) struct Rules {
     shortest_lease: Option<Duration>,
 }
 
+/// Tells limiters apart. A limiter whose rules change stays the same one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Family(u64);
+
+impl Family {
+    pub(super) fn new() -> Family {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Family(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// How many rules are looked through one by one.
+const FEW: usize = 16;
+
 /// A rule with everything about it worked out.
+#[derive(Clone)]
 pub(crate) struct CheckedRule {
     pub(super) index: u16,
     pub(super) name: Arc<str>,
@@ -40,10 +66,11 @@ pub(crate) struct CheckedRule {
     pub(super) reserve: Option<Reserve>,
     pub(super) protects_service: bool,
     pub(super) shared: Option<SharedBy>,
-    pub(super) new_keys: Option<NewKeys>,
+    pub(super) new_keys: Option<Arc<NewKeys>>,
 }
 
 /// Who shares a rule's limit.
+#[derive(Clone)]
 pub(super) struct SharedBy {
     pub(super) key: KeyBy,
     pub(super) count: Arc<TenantCount>,
@@ -98,7 +125,7 @@ impl CheckedRule {
     }
 
     pub(super) fn new_keys(&self) -> Option<&NewKeys> {
-        self.new_keys.as_ref()
+        self.new_keys.as_deref()
     }
 
     pub(super) fn shared(&self) -> Option<&SharedBy> {
@@ -128,6 +155,16 @@ impl CheckedRule {
         self.ban.as_ref().map(CheckedBan::status)
     }
 
+    /// Whether looking for its key, or its tenant, must wait.
+    fn waits(&self) -> bool {
+        self.key.waits() || self.shared.as_ref().is_some_and(|shared| shared.key.waits())
+    }
+
+    /// What responses tell of it: its name and limit, and whether it is a quota of its caller's.
+    fn told(&self) -> (&str, &Limit, bool) {
+        (&self.name, &self.limit, !self.protects_service)
+    }
+
     /// Whether its requests need something that outlives their decision.
     fn needs_charge(&self) -> bool {
         let by_response = self.ban.as_ref().is_some_and(|ban| !ban.counts_refusals());
@@ -149,21 +186,38 @@ impl CheckedRule {
 }
 
 impl Rules {
-    pub(super) fn new(rules: Vec<CheckedRule>) -> Rules {
-        let policies = Policies::new(rules.iter().map(|rule| (rule.name(), rule.limit(), !rule.protects_service)));
-        let waits =
-            |rule: &CheckedRule| rule.key.waits() || rule.shared.as_ref().is_some_and(|shared| shared.key.waits());
+    pub(super) fn new(family: Family, rules: Vec<Arc<CheckedRule>>) -> Rules {
+        let policies = Policies::new(rules.iter().map(|rule| rule.told()));
+        let names = || rules.iter().map(|rule| (Arc::clone(&rule.name), rule.index));
+        let by_name = (rules.len() > FEW).then(|| names().collect());
+        Rules::of(family, rules.into(), by_name, policies)
+    }
+
+    fn of(
+        family: Family,
+        rules: Box<[Arc<CheckedRule>]>,
+        by_name: Option<HashMap<Arc<str>, u16, foldhash::fast::RandomState>>,
+        policies: Policies,
+    ) -> Rules {
+        let any = |is: fn(&CheckedRule) -> bool| rules.iter().any(|rule| is(rule));
         Rules {
+            family,
+            by_name,
             policies,
-            any_waits: rules.iter().any(waits),
-            any_settles: rules.iter().any(CheckedRule::needs_charge),
-            any_bans: rules.iter().any(|rule| rule.ban.is_some()),
-            any_new_keys: rules.iter().any(|rule| rule.new_keys.is_some()),
-            any_queues: rules.iter().any(|rule| rule.limit.queue().is_some()),
-            any_reads_bodies: rules.iter().any(CheckedRule::reads_bodies),
+            any_waits: any(CheckedRule::waits),
+            any_settles: any(CheckedRule::needs_charge),
+            any_bans: any(|rule| rule.ban.is_some()),
+            any_new_keys: any(|rule| rule.new_keys.is_some()),
+            any_queues: any(|rule| rule.limit.queue().is_some()),
+            any_reads_bodies: any(CheckedRule::reads_bodies),
             shortest_lease: rules.iter().filter_map(|rule| rule.limit.lease()).min(),
-            rules: rules.into(),
+            rules,
         }
+    }
+
+    /// Whether both are rules of one limiter.
+    pub(crate) fn is_kin(&self, other: &Rules) -> bool {
+        self.family == other.family
     }
 
     pub(super) fn len(&self) -> usize {
@@ -172,21 +226,24 @@ impl Rules {
 
     #[inline]
     pub(crate) fn get(&self, index: u16) -> Option<&CheckedRule> {
-        self.rules.get(usize::from(index))
+        self.rules.get(usize::from(index)).map(|rule| &**rule)
     }
 
     #[inline]
     pub(super) fn named(&self, name: &str) -> Option<&CheckedRule> {
+        if let Some(by_name) = &self.by_name {
+            return self.get(*by_name.get(name)?);
+        }
         // By iterators, which are compiled in place: names are short, and calling for the comparison takes longer than it.
-        self.rules.iter().find(|rule| rule.name.len() == name.len() && rule.name.bytes().eq(name.bytes()))
+        self.iter().find(|rule| rule.name.len() == name.len() && rule.name.bytes().eq(name.bytes()))
     }
 
     pub(crate) fn has(&self, name: &str) -> bool {
         self.named(name).is_some()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &CheckedRule> {
-        self.rules.iter()
+    pub(super) fn iter(&self) -> impl Iterator<Item = &CheckedRule> + Clone {
+        self.rules.iter().map(|rule| &**rule)
     }
 
     /// Whether a request may cost something else than it was charged.
@@ -235,10 +292,13 @@ impl Rules {
 /// `per-user, per-ip`.
 impl fmt::Display for Rules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, rule) in self.rules.iter().enumerate() {
+        for (place, rule) in self.rules.iter().take(FEW).enumerate() {
             write!(f, "{}{}", if place == 0 { "" } else { ", " }, rule.name)?;
         }
-        Ok(())
+        match self.rules.len().saturating_sub(FEW) {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
     }
 }
 

@@ -56,7 +56,7 @@ impl Deref for Shared {
 impl Handle {
     /// Whether both are handles on the rules of one limiter.
     pub(crate) fn is_of(&self, rules: &Rules) -> bool {
-        std::ptr::eq(&*self.rules, rules)
+        self.rules.is_kin(rules)
     }
 }
 
