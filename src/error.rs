@@ -32,6 +32,12 @@ impl BuildError {
     pub fn field(&self) -> &str {
         self.field
     }
+
+    /// What is wrong, and what would be right.
+    #[cfg(feature = "policy")]
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
 }
 
 impl fmt::Display for BuildError {

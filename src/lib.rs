@@ -48,6 +48,7 @@
 //! | one after the other, and waiting for it | [`Rule::queue`], [`Limiter::acquire_when_ready`], the guide on [queueing](guide::algorithms#queueing) |
 //! | how much is left, without spending; a route that tells callers | [`Limiter::usage`], [`usage`], the page on [quotas](guide::quotas#how-much-is-left) |
 //! | callers who are always let through, or never | [`Lists`], the page on [lists](guide::lists) |
+//! | limits as data: rules, tiers and overrides in TOML or JSON | [`policy`], the page on its [errors](guide::policy_errors) |
 //! | limits without HTTP: jobs, sockets, queues | [`Limiter::acquire`], [`Limiter::peek`], [`Limiter::reset`] |
 //! | metrics and alarms | [`Observer`] |
 //! | tests of your own | [`ManualClock`] |
@@ -56,9 +57,10 @@
 //!
 //! # Features
 //!
-//! The first two are on by default. Without them there is still the layer, for any tower service, and the memory store.
+//! The first three are on by default. Without them there is still the layer, for any tower service, and the memory store.
 //!
 //! - `axum`: the [`Decision`] extractor, keys from axum's matched route and connect info, and `usage::router`.
+//! - `policy`: limits as data, in TOML and JSON: [`policy`].
 //! - `redis`: [`RedisStore`].
 //! - `tls`: `rediss://` addresses, over rustls.
 
@@ -79,6 +81,8 @@ mod limit;
 mod limiter;
 mod lists;
 mod observer;
+#[cfg(feature = "policy")]
+pub mod policy;
 mod random;
 pub mod refusal;
 mod resilience;
@@ -135,6 +139,10 @@ pub mod guide {
 
     #[doc = include_str!("docs/ordering.md")]
     pub mod ordering {}
+
+    #[cfg(feature = "policy")]
+    #[doc = include_str!("docs/policy_errors.md")]
+    pub mod policy_errors {}
 
     #[doc = include_str!("docs/proxies.md")]
     pub mod proxies {}

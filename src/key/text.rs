@@ -67,6 +67,12 @@ impl Key {
         Key(text)
     }
 
+    /// A key whose text is known as it stands in the store.
+    #[cfg(feature = "policy")]
+    pub(crate) fn stored(text: Vec<u8>) -> Key {
+        Key(text)
+    }
+
     /// The key of a count for each tenant under this key.
     pub(crate) fn of_tenant(&self, between: u8, tenant: Option<&Key>) -> Key {
         Key([&*self.0, &[between], tenant.map_or(&[], Key::as_bytes)].concat())
