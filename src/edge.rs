@@ -6,7 +6,7 @@ use crate::{
     decision::Decision,
     future::Ruling,
     headers::{Headers, retry_after},
-    limiter::{Limiter, Picks},
+    limiter::{Limiter, Picks, Rules},
     lists::Listed,
     refusal,
 };
@@ -34,20 +34,35 @@ impl Edge {
 
     /// Keeps of the rules' findings what the response is to show, and lets go of what only they were to see.
     #[inline]
-    pub(crate) fn picked(&self, picks: &Picks, head: &mut Parts) {
-        self.headers.keep_partitions(picks, head);
-        self.limiter.forget_body(head);
+    pub(crate) fn picked(&self, limiter: &Limiter, picks: &Picks, head: &mut Parts) {
+        self.headers(limiter.rules()).keep_partitions(picks, head);
+        limiter.forget_body(head);
+    }
+
+    /// The quota fields of responses: as the rules have them, if they say.
+    #[inline]
+    pub(crate) fn headers<'a>(&'a self, rules: &'a Rules) -> &'a Headers {
+        rules.headers().unwrap_or(&self.headers)
     }
 
     #[inline]
+
+    /// The seconds that a refusal by these rules tells to wait. Drawn anew at each call: ask once for a refusal.
+    pub(crate) fn retry_after(&self, rules: &Rules, wait: Duration) -> u64 {
+        retry_after(wait, self.headers(rules).cap(), self.jitter)
+    }
+}
+
+impl Limiter {
+    #[inline]
     pub(crate) fn ruling(&self, decision: Decision, picks: Picks) -> Ruling {
-        let charge = self.limiter.charge_of(&decision, picks);
+        let charge = self.charge_of(&decision, picks);
         Ruling::Decided(decision, charge)
     }
 
     /// Waits where the request is in a queue.
     pub(crate) async fn wait_for_turn(&self, decision: Decision, picks: &Picks) -> Decision {
-        let Some(turn) = self.limiter.turn(&decision, picks.iter()) else { return decision };
+        let Some(turn) = self.turn(&decision, picks.iter()) else { return decision };
         // Boxed, since few wait.
         Box::pin(turn.come()).await;
         decision.after_turn()
@@ -55,12 +70,7 @@ impl Edge {
 
     /// Over who is on a list, as if no rule applied.
     #[cold]
-    pub(crate) fn listed(&self, listed: Listed) -> Ruling {
-        self.ruling(self.limiter.listed(listed), Picks::new())
-    }
-
-    /// The seconds that a refusal tells to wait. Drawn anew at each call: ask once for a refusal.
-    pub(crate) fn retry_after(&self, wait: Duration) -> u64 {
-        retry_after(wait, self.headers.cap(), self.jitter)
+    pub(crate) fn ruling_of_list(&self, listed: Listed) -> Ruling {
+        self.ruling(self.listed(listed), Picks::new())
     }
 }

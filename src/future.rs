@@ -120,7 +120,7 @@ where
         decision = decision.within(outer);
         head.extensions.insert(decision.clone());
     }
-    let noted = edge.headers.note(&decision, &head, nested);
+    let noted = edge.headers(decision.rules()).note(&decision, &head, nested);
     let noted = noted.map(|noted| (decision, noted, Arc::clone(edge)));
     State::Running { inner: service.call(Request::from_parts(head, body)), noted, charge, permit }
 }
@@ -147,7 +147,7 @@ where
                 StateProj::Running { inner, noted, charge, permit } => {
                     let mut response = ready!(inner.poll(cx))?;
                     if let Some((decision, noted, edge)) = noted {
-                        edge.headers.write_noted(decision, noted, None, &mut response);
+                        edge.headers(decision.rules()).write_noted(decision, noted, None, &mut response);
                     }
                     let (charge, permit) = (charge.take(), permit.take());
                     let Some(charge) = charge else {

@@ -101,6 +101,8 @@ pub use layer::RateLimitLayer;
 pub use limit::{Algorithm, Ban, Limit, OnFailure, Quota, Rule};
 pub use limiter::{Call, Charge, Limiter, LimiterBuilder, Permit};
 pub use lists::{Listed, Lists};
+#[cfg(feature = "policy")]
+pub use observer::PolicyEvent;
 pub use observer::{Observer, StoreEvent};
 pub use resilience::Resilient;
 pub use service::RateLimit;
@@ -155,4 +157,8 @@ pub mod guide {
 
     #[doc = include_str!("docs/shadow.md")]
     pub mod shadow {}
+
+    #[cfg(feature = "policy")]
+    #[doc = include_str!("docs/tiers.md")]
+    pub mod tiers {}
 }

@@ -44,6 +44,29 @@ pub trait Observer: Send + Sync + 'static {
     fn store(&self, event: &StoreEvent) {
         let _ = event;
     }
+
+    /// Something happened to the [policy](crate::policy).
+    #[cfg(feature = "policy")]
+    fn policy(&self, event: &PolicyEvent) {
+        let _ = event;
+    }
+}
+
+/// What happens to the policy of a limiter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[cfg(feature = "policy")]
+pub enum PolicyEvent {
+    /// Another policy holds.
+    Changed {
+        /// The number of the policy; the one that the limiter was built with is the first.
+        version: u64,
+    },
+    /// A policy could not be loaded or used, and the last good one stays.
+    Refused {
+        /// What is wrong with it.
+        error: String,
+    },
 }
 
 /// What happens to a store.

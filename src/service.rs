@@ -13,7 +13,7 @@ use crate::{
     decision::Decision,
     edge::Edge,
     future::{ResponseFuture, Ruling},
-    limiter::{Picked, Picks, Turn},
+    limiter::{Limiter, Picked, Picks, Turn},
     refusal::{BodyFault, Refusal},
     store::Purpose,
 };
@@ -54,7 +54,7 @@ impl<S> RateLimit<S> {
 
     /// How much of the request's body the rules may look at; `None` where none of them does.
     pub(crate) fn body_to_read(&self, head: &Parts) -> Option<usize> {
-        let most = self.edge.limiter.body_to_read(head)?;
+        let most = self.edge.limiter.of_request(head).body_to_read(head)?;
         let passes = self.edge.skip_preflight && is_preflight(head) || self.is_counted(head);
         (!passes).then_some(most)
     }
@@ -91,6 +91,7 @@ impl<S: Clone> RateLimit<S> {
     #[cold]
     fn queue<B>(
         &mut self,
+        limiter: Limiter,
         turn: Turn,
         decision: Decision,
         picks: Picks,
@@ -100,10 +101,9 @@ impl<S: Clone> RateLimit<S> {
     where
         S: Service<Request<B>>,
     {
-        let edge = Arc::clone(&self.edge);
         let deciding = Box::pin(async move {
             turn.come().await;
-            let ruling = edge.ruling(decision.after_turn(), picks);
+            let ruling = limiter.ruling(decision.after_turn(), picks);
             (head, ruling)
         });
         ResponseFuture::deciding(deciding, self.take_ready(), body, Arc::clone(&self.edge))
@@ -135,33 +135,43 @@ where
         if self.passes(&mut head) {
             return ResponseFuture::unlimited(self.inner.call(Request::from_parts(head, body)));
         }
-        let picks = match self.edge.limiter.pick_now(&head) {
+        let limiter = self.edge.limiter.of_request(&head);
+        let picks = match limiter.pick_now(&head) {
             Some(Picked::Rules(picks)) => picks,
-            Some(Picked::Refuse(status)) => return self.follow(Ruling::KeyRefused(status), head, body),
-            Some(Picked::Listed(listed)) => {
-                self.edge.limiter.forget_body(&mut head);
-                return self.follow(self.edge.listed(listed), head, body);
+            Some(Picked::Refuse(status)) => {
+                let ruling = Ruling::KeyRefused(status);
+                drop(limiter);
+                return self.follow(ruling, head, body);
             }
-            Some(Picked::Unread) => return self.follow(Ruling::BodyUnread, head, body),
+            Some(Picked::Listed(listed)) => {
+                limiter.forget_body(&mut head);
+                let ruling = limiter.ruling_of_list(listed);
+                drop(limiter);
+                return self.follow(ruling, head, body);
+            }
+            Some(Picked::Unread) => {
+                drop(limiter);
+                return self.follow(Ruling::BodyUnread, head, body);
+            }
             // A key closure must wait, and looks at the head meanwhile.
             None => {
-                let edge = Arc::clone(&self.edge);
+                let (edge, limiter) = (Arc::clone(&self.edge), limiter.into_owned());
                 let deciding = Box::pin(async move {
-                    let ruling = match edge.limiter.pick_later(&head).await {
+                    let ruling = match limiter.pick_later(&head).await {
                         Picked::Refuse(status) => Ruling::KeyRefused(status),
                         Picked::Listed(listed) => {
-                            edge.limiter.forget_body(&mut head);
-                            edge.listed(listed)
+                            limiter.forget_body(&mut head);
+                            limiter.ruling_of_list(listed)
                         }
                         Picked::Unread => Ruling::BodyUnread,
                         Picked::Rules(picks) => {
-                            edge.picked(&picks, &mut head);
-                            let decision = match edge.limiter.decide_now(picks.iter(), Purpose::Spend) {
+                            edge.picked(&limiter, &picks, &mut head);
+                            let decision = match limiter.decide_now(picks.iter(), Purpose::Spend) {
                                 Some(decision) => decision,
-                                None => edge.limiter.decide(picks.iter(), Purpose::Spend).await,
+                                None => limiter.decide(picks.iter(), Purpose::Spend).await,
                             };
-                            let decision = edge.wait_for_turn(decision, &picks).await;
-                            edge.ruling(decision, picks)
+                            let decision = limiter.wait_for_turn(decision, &picks).await;
+                            limiter.ruling(decision, picks)
                         }
                     };
                     (head, ruling)
@@ -169,19 +179,21 @@ where
                 return ResponseFuture::deciding(deciding, self.take_ready(), body, Arc::clone(&self.edge));
             }
         };
-        self.edge.picked(&picks, &mut head);
-        if let Some(decision) = self.edge.limiter.decide_now(picks.iter(), Purpose::Spend) {
-            if let Some(turn) = self.edge.limiter.turn(&decision, picks.iter()) {
-                return self.queue(turn, decision, picks, head, body);
+        self.edge.picked(&limiter, &picks, &mut head);
+        if let Some(decision) = limiter.decide_now(picks.iter(), Purpose::Spend) {
+            if let Some(turn) = limiter.turn(&decision, picks.iter()) {
+                let limiter = limiter.into_owned();
+                return self.queue(limiter, turn, decision, picks, head, body);
             }
-            let ruling = self.edge.ruling(decision, picks);
+            let ruling = limiter.ruling(decision, picks);
+            drop(limiter);
             return self.follow(ruling, head, body);
         }
-        let edge = Arc::clone(&self.edge);
+        let limiter = limiter.into_owned();
         let deciding = Box::pin(async move {
-            let decision = edge.limiter.decide(picks.iter(), Purpose::Spend).await;
-            let decision = edge.wait_for_turn(decision, &picks).await;
-            let ruling = edge.ruling(decision, picks);
+            let decision = limiter.decide(picks.iter(), Purpose::Spend).await;
+            let decision = limiter.wait_for_turn(decision, &picks).await;
+            let ruling = limiter.ruling(decision, picks);
             (head, ruling)
         });
         ResponseFuture::deciding(deciding, self.take_ready(), body, Arc::clone(&self.edge))

@@ -1,7 +1,7 @@
 //! What the crate promises about its price, measured.
 //!
 //! `cargo bench --bench bars` prints one table: each promise as a ratio to a reference, and whether it is kept. Names of
-//! sections narrow it: `cargo bench --bench bars -- redis server leases bytes memory resilience http`.
+//! sections narrow it: `cargo bench --bench bars -- redis server leases bytes memory resilience http policy`.
 //!
 //! On Redis the reference is the *floor*: a minimal script of the same algorithm and answer, written by hand (`floor/`),
 //! called over one shared connection with nothing around it. In memory it is `governor`, over HTTP it is axum without a
@@ -30,6 +30,7 @@ mod http;
 mod leases;
 mod machine;
 mod memory;
+mod policy;
 mod report;
 mod resident;
 mod resilience;
@@ -40,7 +41,7 @@ use report::Table;
 
 type Section = (&'static str, fn(&mut Table));
 
-const SECTIONS: [Section; 7] = [
+const SECTIONS: [Section; 8] = [
     ("redis", rules::run),
     ("server", algorithms::run),
     ("leases", leases::run),
@@ -48,6 +49,7 @@ const SECTIONS: [Section; 7] = [
     ("memory", memory::run),
     ("resilience", resilience::run),
     ("http", http::run),
+    ("policy", policy::run),
 ];
 
 fn main() {

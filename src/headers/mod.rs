@@ -131,6 +131,7 @@ impl Headers {
 
     /// Says so if a family is to show a rule that is not there.
     pub(crate) fn check(&self, limiter: &Limiter) {
+        let limiter = limiter.usual_now();
         for rule in self.families.iter().filter_map(|family| family.rule()) {
             if !limiter.rules().has(rule) {
                 tracing::error!("headers are to show the rule {rule:?}, but the limiter has {}", limiter.rules());

@@ -10,7 +10,7 @@ use super::{
 use crate::{key::hex, limit::Limit};
 
 /// What the fields say of each rule whatever the request, written once.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Policies {
     each: Box<[Arc<Policy>]>,
     /// How many rules there are to tell of.
@@ -63,6 +63,19 @@ impl Policies {
         let older = join_older(limited());
         let value = |text: String| HeaderValue::try_from(text).ok().filter(|value| !value.is_empty());
         Policies { named: value(named), older: value(older), limited: count, each }
+    }
+
+    /// Tells something else of the rule of this index. What is told of all together stays as it is until it is
+    /// [joined](Policies::joined).
+    pub(crate) fn replace(&mut self, index: u16, (name, limit, is_quota): (&str, &Limit, bool)) {
+        if let Some(place) = self.each.get_mut(usize::from(index)) {
+            *place = Arc::new(Policy::of(name, limit, is_quota));
+        }
+    }
+
+    /// The same, with what is told of all together joined anew.
+    pub(crate) fn joined(self) -> Policies {
+        Policies::gather(self.each)
     }
 
     /// How many rules there are to tell of.

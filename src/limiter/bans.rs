@@ -122,9 +122,10 @@ impl Limiter {
     ///
     /// When no rule has a name of the call, or one stands in it twice.
     pub fn strike<'a>(&self, call: impl Into<Call<'a>>) -> Result<(), StoreError> {
-        let mut call = call.into();
-        self.resolve(&mut call)?;
-        call.picks().for_each(|pick| self.strike_one(pick));
+        let (mut call, mut held) = (call.into(), None);
+        let now = self.now(&mut held);
+        now.resolve(&mut call)?;
+        call.picks().for_each(|pick| now.strike_one(pick));
         Ok(())
     }
 
@@ -140,8 +141,10 @@ impl Limiter {
             let text = format!("a ban of {time:?} is out of range; give 1 ms to 366 days");
             return Err(StoreError::new(StoreErrorKind::Permanent, text));
         }
-        let call = self.call_of_ban(rule, key)?;
-        for line in call.picks().filter_map(|pick| self.ban_line(pick)) {
+        let mut held = None;
+        let now = self.now(&mut held);
+        let call = now.call_of_ban(rule, key)?;
+        for line in call.picks().filter_map(|pick| now.ban_line(pick)) {
             let lines = [Line { cost: 1, receipt: millis, ..line }];
             let purpose = Purpose::Owe(Id::random());
             self.0.store.acquire(&Ask { lines: &lines, purpose, time: self.0.clock.time() }).await?;
@@ -156,8 +159,10 @@ impl Limiter {
     ///
     /// When the store gives no answer, or no rule of this name has a ban.
     pub async fn lift_ban(&self, rule: &str, key: impl IntoKey) -> Result<(), StoreError> {
-        let call = self.call_of_ban(rule, key)?;
-        let lines: SmallVec<[Line<'_>; 4]> = call.picks().filter_map(|pick| self.ban_line(pick)).collect();
+        let mut held = None;
+        let now = self.now(&mut held);
+        let call = now.call_of_ban(rule, key)?;
+        let lines: SmallVec<[Line<'_>; 4]> = call.picks().filter_map(|pick| now.ban_line(pick)).collect();
         if lines.is_empty() {
             return Ok(());
         }
@@ -197,9 +202,10 @@ impl Limiter {
     ///
     /// When no rule has a name of the call, or one stands in it twice.
     pub fn penalize<'a>(&self, call: impl Into<Call<'a>>) -> Result<(), StoreError> {
-        let mut call = call.into();
-        self.resolve(&mut call)?;
-        call.picks().for_each(|pick| self.penalize_one(pick, pick.cost));
+        let (mut call, mut held) = (call.into(), None);
+        let now = self.now(&mut held);
+        now.resolve(&mut call)?;
+        call.picks().for_each(|pick| now.penalize_one(pick, pick.cost));
         Ok(())
     }
 

@@ -60,7 +60,7 @@ impl Limiter {
         if !self.rules().any_reads_bodies() || self.screen(head).is_err() {
             return None;
         }
-        self.rules().iter().map(|rule| rule.body_to_read(head)).max().filter(|most| *most > 0)
+        self.rules().candidates(head).map(|rule| rule.body_to_read(head)).max().filter(|most| *most > 0)
     }
 
     /// Whether a rule looks into the body, and nobody has read it.
@@ -88,8 +88,10 @@ impl Limiter {
 
     /// Says so when an application starts, since a layer cannot fail.
     pub(crate) fn warn_of_unread_bodies(&self) {
-        if self.rules().any_reads_bodies() && !self.0.unread.warned.swap(true, Ordering::Relaxed) {
-            let rule = self.rules().iter().find(|rule| rule.reads_bodies()).map(CheckedRule::name);
+        let mut held = None;
+        let now = self.now(&mut held);
+        if now.rules().any_reads_bodies() && !self.0.unread.warned.swap(true, Ordering::Relaxed) {
+            let rule = now.rules().iter().find(|rule| rule.reads_bodies()).map(CheckedRule::name);
             tracing::warn!(
                 rule,
                 "the rule looks into bodies, and this layer does not read them: requests that it applies to will get 500; say \

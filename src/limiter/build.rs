@@ -6,7 +6,8 @@ use super::{
     doors::Doors,
     failures::Failures,
     ground::{Ground, MOST_RULES, accept},
-    rules::{CheckedRule, Family, Rules},
+    live::Wanted,
+    rules::{CheckedRule, Family, Rules, Terms},
     settler::Settler,
     shadow::Shadow,
     shared::Shared,
@@ -32,6 +33,7 @@ pub struct LimiterBuilder {
     observer: Option<Arc<dyn Observer>>,
     shadow: bool,
     lists: Option<Lists>,
+    pub(super) wanted: Wanted,
 }
 
 impl LimiterBuilder {
@@ -46,6 +48,7 @@ impl LimiterBuilder {
             observer: None,
             shadow: false,
             lists: None,
+            wanted: Wanted::default(),
         }
     }
 
@@ -115,26 +118,17 @@ impl LimiterBuilder {
     /// When a rule, a quota, a name or the namespace cannot be: the error names the rule, the field and what would be right.
     pub fn build(self) -> Result<Limiter, BuildError> {
         let ground = Ground::new(self.namespace, self.same_slot, self.on_failure)?;
-        if !(1..=MOST_RULES).contains(&self.rules.len()) {
-            let text = format!("{} rules; give 1 to {MOST_RULES}", self.rules.len());
+        let least = usize::from(!self.wanted.is_given());
+        if !(least..=MOST_RULES).contains(&self.rules.len()) {
+            let text = format!("{} rules; give {least} to {MOST_RULES}", self.rules.len());
             return Err(BuildError::new("rules", text));
         }
-        let rules = ground.check(self.rules, None)?;
-        if let Some(lists) = &self.lists {
-            lists.check(|name| rules.iter().any(|rule| rule.name() == name))?;
-        }
-        let counts: usize = rules.iter().map(CheckedRule::counts).sum();
-        if counts > MOST_RULES {
-            let text = format!("{counts} rules, bans and fair shares in one decision; give at most {MOST_RULES}");
-            return Err(BuildError::new("rules", text));
-        }
-        accept(&*self.store, rules.iter())?;
         let observers = Observers::default();
         if let Some(observer) = &self.observer {
             self.store.observe(observer);
             observers.add(observer);
         }
-        let core = Core {
+        let core = Arc::new(Core {
             family: Family::new(),
             store: self.store,
             namespace: ground.namespace(),
@@ -147,9 +141,23 @@ impl LimiterBuilder {
             settler: Settler::new(),
             shadow: Shadow::new(self.shadow),
             doors: Doors::default(),
-        };
-        let rules = Rules::new(core.family, rules.into_iter().map(Arc::new).collect());
-        Ok(Limiter::of(Arc::new(core), Shared::new(rules), self.lists))
+        });
+        if self.wanted.is_given() {
+            let live = self.wanted.make(&core, ground, self.rules, self.lists)?;
+            return Ok(Limiter::living(core, live));
+        }
+        let rules = ground.check(self.rules, None)?;
+        if let Some(lists) = &self.lists {
+            lists.check(|name| rules.iter().any(|rule| rule.name() == name))?;
+        }
+        let counts: usize = rules.iter().map(CheckedRule::counts).sum();
+        if counts > MOST_RULES {
+            let text = format!("{counts} rules, bans and fair shares in one decision; give at most {MOST_RULES}");
+            return Err(BuildError::new("rules", text));
+        }
+        accept(&*core.store, rules.iter())?;
+        let rules = Rules::new(core.family, rules.into_iter().map(Arc::new).collect(), Terms::default());
+        Ok(Limiter::of(core, Shared::new(rules), self.lists))
     }
 }
 

@@ -225,10 +225,11 @@ impl Limiter {
     /// # }
     /// ```
     pub async fn charge<'a>(&self, call: impl Into<super::Call<'a>>) -> Charge {
-        let mut call = call.into();
-        let decision = self.acquire_resolved(&mut call).await;
+        let (mut call, mut held) = (call.into(), None);
+        let now = self.now(&mut held);
+        let decision = now.acquire_resolved(&mut call).await;
         let picks: Picks = call.picks().cloned().collect();
-        Charge::new(self, &decision, picks.into_iter(), |_| true)
+        Charge::new(now, &decision, picks.into_iter(), |_| true)
     }
 
     /// The charge of a request, where a rule may settle one.

@@ -3,7 +3,7 @@ use std::{collections::HashSet, iter, sync::Arc};
 use super::{
     bans::CheckedBan,
     new_keys::NewKeys,
-    rules::{CheckedRule, SharedBy},
+    rules::{CheckedRule, Rules, SharedBy},
 };
 use crate::{
     error::BuildError,
@@ -54,7 +54,7 @@ impl Ground {
         Ok(checked)
     }
 
-    fn check_one(
+    pub(super) fn check_one(
         &self,
         index: u16,
         rule: Rule,
@@ -110,6 +110,17 @@ impl Ground {
 }
 
 impl CheckedRule {
+    /// Goes on with what this process has counted under the rule of the same name.
+    #[cfg_attr(not(feature = "policy"), allow(dead_code))]
+    pub(super) fn keep_counts(&mut self, before: &Rules) {
+        let counted = before.named(&self.name).and_then(|rule| rule.new_keys.as_ref());
+        if let (Some(own), Some(counted)) = (&mut self.new_keys, counted)
+            && own.most() == counted.most()
+        {
+            *own = Arc::clone(counted);
+        }
+    }
+
     /// How many counts of a decision it may take.
     pub(super) fn counts(&self) -> usize {
         usize::from(!self.limit.is_unlimited())

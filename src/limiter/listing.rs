@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The lists of a limiter.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Listing {
     lists: Lists,
     client: Ip,

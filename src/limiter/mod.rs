@@ -10,9 +10,14 @@ mod failures;
 mod ground;
 mod leases;
 mod listing;
+#[cfg_attr(not(feature = "policy"), path = "no_live.rs")]
+mod live;
 mod new_keys;
+mod now;
 mod permit;
 mod pick;
+#[cfg(feature = "policy")]
+mod policy;
 mod rules;
 mod settler;
 mod shadow;
@@ -37,12 +42,15 @@ pub use call::Call;
 pub use charge::Charge;
 use doors::Doors;
 use failures::Failures;
+use ground::MOST_RULES;
 use leases::Leases;
 use listing::Listing;
+use live::Live;
+pub(crate) use now::Now;
 pub use permit::Permit;
 pub(crate) use pick::{Pick, Picked, Picks};
 pub(crate) use rules::Rules;
-use rules::{CheckedRule, Family};
+use rules::{CheckedRule, Family, Terms};
 use settler::Settler;
 use shadow::Shadow;
 pub(crate) use shared::Handle;
@@ -94,6 +102,8 @@ struct Inner {
     /// Those that these rules have granted.
     leases: Leases,
     core: Arc<Core>,
+    /// Where the rules change: then these here are none, and it knows those that are.
+    live: Option<Live>,
 }
 
 /// What a limiter has whatever its rules.
@@ -127,7 +137,20 @@ impl Deref for Inner {
 impl Limiter {
     fn of(core: Arc<Core>, rules: Shared, lists: Option<Lists>) -> Limiter {
         let listing = lists.map(|lists| Listing::new(lists, rules.iter().map(CheckedRule::key)));
-        Limiter(Arc::new(Inner { rules, listing, leases: Leases::default(), core }))
+        Limiter(Arc::new(Inner { rules, listing, leases: Leases::default(), core, live: None }))
+    }
+
+    /// One whose rules change.
+    fn living(core: Arc<Core>, live: Live) -> Limiter {
+        let rules = Shared::new(Rules::new(core.family, Vec::new(), Terms::default()));
+        Limiter(Arc::new(Inner { rules, listing: None, leases: Leases::default(), core, live: Some(live) }))
+    }
+
+    /// The same with other rules.
+    #[cfg_attr(not(feature = "policy"), allow(dead_code))]
+    fn with(&self, rules: Shared) -> Limiter {
+        let (listing, core) = (self.0.listing.clone(), Arc::clone(&self.0.core));
+        Limiter(Arc::new(Inner { rules, listing, leases: Leases::default(), core, live: None }))
     }
 
     /// Begins a limiter over `store`.
@@ -140,8 +163,8 @@ impl Limiter {
     /// Rules it names no key for do not apply. A name that no rule has, or one that stands twice, gives a decision with a
     /// [`failure`](Decision::failure). A call with a key on a [list](crate::Lists) is admitted or refused by that alone.
     pub async fn acquire<'a>(&self, call: impl Into<Call<'a>>) -> Decision {
-        let mut call = call.into();
-        self.acquire_resolved(&mut call).await
+        let (mut call, mut held) = (call.into(), None);
+        self.now(&mut held).acquire_resolved(&mut call).await
     }
 
     /// The same, and afterwards the call says which rules it named, and what it cost.
@@ -160,15 +183,16 @@ impl Limiter {
     /// What [`acquire`](Limiter::acquire) would decide, without spending: how every rule stands. It writes nothing at all, so
     /// right after a changed quota or a clock that stepped back the wait it names may still move.
     pub async fn peek<'a>(&self, call: impl Into<Call<'a>>) -> Decision {
-        let mut call = call.into();
-        if let Some(decision) = self.listed_call(&call) {
+        let (mut call, mut held) = (call.into(), None);
+        let now = self.now(&mut held);
+        if let Some(decision) = now.listed_call(&call) {
             return decision;
         }
         let mut failure = None;
-        if let Some(applied) = self.ask_now(&mut call, Purpose::Peek, &mut failure) {
-            return Decision::one(Arc::clone(self.0.rules.handle()), applied);
+        if let Some(applied) = now.ask_now(&mut call, Purpose::Peek, &mut failure) {
+            return Decision::one(Arc::clone(now.0.rules.handle()), applied);
         }
-        self.decide_further(&call, Purpose::Peek, failure).await
+        now.decide_further(&call, Purpose::Peek, failure).await
     }
 
     /// Forgets what was counted for the keys of the call: the rules it names stand as if nobody had used them, whatever was owed
@@ -178,9 +202,10 @@ impl Limiter {
     ///
     /// When the store gives no answer, or no rule has a name of the call.
     pub async fn reset<'a>(&self, call: impl Into<Call<'a>>) -> Result<(), StoreError> {
-        let mut call = call.into();
-        self.resolve(&mut call)?;
-        self.forget(call.picks()).await
+        let (mut call, mut held) = (call.into(), None);
+        let now = self.now(&mut held);
+        now.resolve(&mut call)?;
+        now.forget(call.picks()).await
     }
 
     /// Forgets what was counted for this key under every rule; see [`usage`](Limiter::usage) for which key that is.
@@ -190,17 +215,18 @@ impl Limiter {
     /// When the store gives no answer.
     pub async fn reset_key(&self, key: impl IntoKey) -> Result<(), StoreError> {
         let Found::Key(key) = key.into_key() else { return Ok(()) };
-        let limited = self.rules().iter().filter(|rule| !rule.limit().is_unlimited());
-        let picks: Picks = limited.map(|rule| self.usual(rule, key.clone())).collect();
-        self.forget(picks.iter()).await
+        let mut held = None;
+        let now = self.now(&mut held);
+        let limited = now.rules().iter().filter(|rule| !rule.limit().is_unlimited());
+        let picks: Picks = limited.map(|rule| now.usual(rule, key.clone())).collect();
+        now.forget(picks.iter()).await
     }
 
     async fn forget<'p>(&self, picks: impl Iterator<Item = &'p Pick> + Clone) -> Result<(), StoreError> {
-        let lines = self.lines(picks);
-        if lines.is_empty() {
-            return Ok(());
+        for lines in self.lines(picks).chunks(MOST_RULES) {
+            self.0.store.reset(lines).await?;
         }
-        self.0.store.reset(&lines).await
+        Ok(())
     }
 
     /// Looks whether the store can decide for this limiter, and what is unsafe about it: of a server its version, role, eviction
@@ -233,7 +259,8 @@ impl Limiter {
 
     /// A decision over no rule at all.
     pub(crate) fn undecided(&self) -> Decision {
-        Decision::new(Arc::clone(self.0.rules.handle()), std::iter::empty())
+        let mut held = None;
+        Decision::new(Arc::clone(self.now(&mut held).0.rules.handle()), std::iter::empty())
     }
 
     pub(crate) fn rules(&self) -> &Rules {

@@ -34,6 +34,11 @@ impl NewKeys {
         NewKeys { most, seen: Mutex::new(seen), hasher: std::hash::RandomState::new() }
     }
 
+    /// How many may be new in a minute.
+    pub(super) fn most(&self) -> usize {
+        self.most
+    }
+
     /// Leaves the key as it is, or makes it the one that those share which are one too many.
     pub(super) fn admit(&self, key: &mut Key) {
         if !self.knows(self.hasher.hash_one(key.as_bytes()), Instant::now()) {

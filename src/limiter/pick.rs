@@ -50,8 +50,8 @@ impl Limiter {
         if rules.any_reads_bodies() && self.lacks_body(head) {
             return Some(Picked::Unread);
         }
-        let mut picks = Picks::with_capacity(rules.len());
-        for rule in rules.iter().filter(|rule| rule.applies(head)) {
+        let mut picks = Picks::with_capacity(rules.usual_picks());
+        for rule in rules.candidates(head).filter(|rule| rule.applies(head)) {
             let found = rule.key().find_now(head)?;
             let tenant = match rule.shared() {
                 Some(shared) => Some(shared.key.find_now(head)?),
@@ -73,7 +73,7 @@ impl Limiter {
             return Picked::Unread;
         }
         let mut picks = Picks::new();
-        for rule in self.rules().iter().filter(|rule| rule.applies(head)) {
+        for rule in self.rules().candidates(head).filter(|rule| rule.applies(head)) {
             let found = rule.key().find(head).await;
             let tenant = match rule.shared() {
                 Some(shared) => Some(shared.key.find(head).await),

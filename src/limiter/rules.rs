@@ -1,6 +1,6 @@
 use std::{
     collections::HashMap,
-    fmt,
+    fmt, slice,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -10,10 +10,14 @@ use std::{
 
 use http::request::Parts;
 
-use super::{bans::CheckedBan, new_keys::NewKeys};
+use super::{
+    bans::CheckedBan,
+    live::{Paths, Places},
+    new_keys::NewKeys,
+};
 
 use crate::{
-    headers::Policies,
+    headers::{Headers, Policies},
     key::{Key, KeyBy},
     limit::{Cost, Limit, OnFailure, Reserve, RollOut, Settle, When},
     store::{Scope, Tenant, TenantCount},
@@ -24,8 +28,10 @@ pub(crate) struct Rules {
     family: Family,
     rules: Box<[Arc<CheckedRule>]>,
     /// Where there are many.
-    by_name: Option<HashMap<Arc<str>, u16, foldhash::fast::RandomState>>,
+    by_name: Option<Arc<Names>>,
     policies: Policies,
+    /// What else a policy says of them.
+    terms: Terms,
     any_waits: bool,
     any_settles: bool,
     any_bans: bool,
@@ -45,6 +51,18 @@ impl Family {
         Family(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 }
+
+/// What a policy says of rules beyond each of them.
+#[derive(Clone, Default)]
+pub(super) struct Terms {
+    /// For which paths and methods they are; for all if it is not said.
+    pub(super) paths: Option<Arc<Paths>>,
+    /// The quota fields of responses; the layer's own if it is not said.
+    pub(super) headers: Option<Headers>,
+}
+
+/// The indices of rules.
+type Names = HashMap<Arc<str>, u16, foldhash::fast::RandomState>;
 
 /// How many rules are looked through one by one.
 const FEW: usize = 16;
@@ -186,24 +204,26 @@ impl CheckedRule {
 }
 
 impl Rules {
-    pub(super) fn new(family: Family, rules: Vec<Arc<CheckedRule>>) -> Rules {
+    pub(super) fn new(family: Family, rules: Vec<Arc<CheckedRule>>, terms: Terms) -> Rules {
         let policies = Policies::new(rules.iter().map(|rule| rule.told()));
         let names = || rules.iter().map(|rule| (Arc::clone(&rule.name), rule.index));
-        let by_name = (rules.len() > FEW).then(|| names().collect());
-        Rules::of(family, rules.into(), by_name, policies)
+        let by_name = (rules.len() > FEW).then(|| Arc::new(names().collect()));
+        Rules::of(family, rules.into(), by_name, policies, terms)
     }
 
     fn of(
         family: Family,
         rules: Box<[Arc<CheckedRule>]>,
-        by_name: Option<HashMap<Arc<str>, u16, foldhash::fast::RandomState>>,
+        by_name: Option<Arc<Names>>,
         policies: Policies,
+        terms: Terms,
     ) -> Rules {
         let any = |is: fn(&CheckedRule) -> bool| rules.iter().any(|rule| is(rule));
         Rules {
             family,
             by_name,
             policies,
+            terms,
             any_waits: any(CheckedRule::waits),
             any_settles: any(CheckedRule::needs_charge),
             any_bans: any(|rule| rule.ban.is_some()),
@@ -215,13 +235,39 @@ impl Rules {
         }
     }
 
+    /// The same with some replaced, of which each has the index of the one it replaces.
+    #[cfg_attr(not(feature = "policy"), allow(dead_code))]
+    pub(super) fn with(&self, replaced: Vec<CheckedRule>) -> Rules {
+        let (mut rules, mut policies) = (self.rules.clone(), self.policies.clone());
+        for rule in replaced {
+            policies.replace(rule.index, rule.told());
+            if let Some(place) = rules.get_mut(usize::from(rule.index)) {
+                *place = Arc::new(rule);
+            }
+        }
+        Rules::of(self.family, rules, self.by_name.clone(), policies.joined(), self.terms.clone())
+    }
+
+    /// The rules that may apply to a request, by its path and method.
+    pub(super) fn candidates(&self, head: &Parts) -> Candidates<'_> {
+        match &self.terms.paths {
+            None => Candidates::All(self.rules.iter()),
+            Some(paths) => Candidates::Some(self, paths.find(&head.method, head.uri.path()).into_iter()),
+        }
+    }
+
+    pub(crate) fn headers(&self) -> Option<&Headers> {
+        self.terms.headers.as_ref()
+    }
+
     /// Whether both are rules of one limiter.
     pub(crate) fn is_kin(&self, other: &Rules) -> bool {
         self.family == other.family
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.rules.len()
+    /// How many rules a request may well have, so that there is room for them.
+    pub(super) fn usual_picks(&self) -> usize {
+        if self.terms.paths.is_some() { 1 } else { self.rules.len() }
     }
 
     #[inline]
@@ -286,6 +332,24 @@ impl Rules {
 
     pub(crate) fn policies(&self) -> &Policies {
         &self.policies
+    }
+}
+
+/// Rules that may apply to a request.
+pub(super) enum Candidates<'a> {
+    All(slice::Iter<'a, Arc<CheckedRule>>),
+    Some(&'a Rules, <Places as IntoIterator>::IntoIter),
+}
+
+impl<'a> Iterator for Candidates<'a> {
+    type Item = &'a CheckedRule;
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a CheckedRule> {
+        match self {
+            Candidates::All(rules) => rules.next().map(|rule| &**rule),
+            Candidates::Some(rules, places) => places.find_map(|place| rules.get(place)),
+        }
     }
 }
 

@@ -1,5 +1,4 @@
 use std::{
-    array,
     cell::Cell,
     fmt,
     ops::Deref,
@@ -20,7 +19,9 @@ const HANDLES: usize = 32;
 /// every request. Each thread gets a handle of its own to count on.
 pub(super) struct Shared {
     rules: Arc<Rules>,
-    handles: [Arc<Handle>; HANDLES],
+    first: Arc<Handle>,
+    /// Those of other threads.
+    more: Box<[Arc<Handle>]>,
 }
 
 /// On a cache line of its own, or on two that are fetched together.
@@ -31,16 +32,25 @@ pub(crate) struct Handle {
 
 impl Shared {
     pub(super) fn new(rules: Rules) -> Shared {
+        Shared::among(HANDLES, rules)
+    }
+
+    /// For rules that few threads use at the same time: all count on one handle.
+    #[cfg_attr(not(feature = "policy"), allow(dead_code))]
+    pub(super) fn of_few(rules: Rules) -> Shared {
+        Shared::among(1, rules)
+    }
+
+    fn among(handles: usize, rules: Rules) -> Shared {
         let rules = Arc::new(rules);
-        let handles = array::from_fn(|_| Arc::new(Handle { rules: Arc::clone(&rules) }));
-        Shared { rules, handles }
+        let handle = || Arc::new(Handle { rules: Arc::clone(&rules) });
+        Shared { first: handle(), more: (1..handles).map(|_| handle()).collect(), rules }
     }
 
     /// This thread's handle.
     #[inline]
     pub(super) fn handle(&self) -> &Arc<Handle> {
-        let [first, ..] = &self.handles;
-        self.handles.get(place()).unwrap_or(first)
+        self.more.get(place()).unwrap_or(&self.first)
     }
 }
 

@@ -101,8 +101,11 @@ impl Limiter {
             if let Some(place) = &mut place {
                 place.be_first().await;
             }
-            let decision = self.acquire_resolved(&mut call).await;
-            if let Some(turn) = self.turn(&decision, call.picks()) {
+            // What it leaves out, other rules may ask about when it comes again.
+            let (mut call, mut held) = (call.clone(), None);
+            let now = self.now(&mut held);
+            let decision = now.acquire_resolved(&mut call).await;
+            if let Some(turn) = now.turn(&decision, call.picks()) {
                 drop(place);
                 turn.come().await;
                 return decision.after_turn();

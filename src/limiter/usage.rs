@@ -12,6 +12,9 @@ use crate::{
     usage::Usage,
 };
 
+/// How many rules are looked at together: with a ban and a share each, as many counts as one decision may have.
+const TOGETHER: usize = super::MOST_RULES / 3;
+
 /// What becomes of a caller's own question.
 #[derive(Debug)]
 #[cfg_attr(not(feature = "axum"), allow(dead_code))]
@@ -53,11 +56,12 @@ impl Limiter {
     ///
     /// When the store gives no answer. What this process counts meanwhile is not the truth, and is not told.
     pub async fn usage(&self, key: impl IntoKey) -> Result<Usage, StoreError> {
-        let mut picks = Picks::new();
+        let (mut picks, mut held) = (Picks::new(), None);
+        let now = self.now(&mut held);
         if let Found::Key(key) = key.into_key() {
-            picks.extend(self.rules().iter().map(|rule| self.usual(rule, key.clone())));
+            picks.extend(now.rules().iter().map(|rule| now.usual(rule, key.clone())));
         }
-        self.look(picks).await
+        now.look(picks).await
     }
 
     /// The same for keys by the names of rules. Rules that the call does not name are left out; a cost that it names is what
@@ -67,9 +71,10 @@ impl Limiter {
     ///
     /// When the store gives no answer, no rule has a name of the call, or one stands there twice.
     pub async fn usage_of<'a>(&self, call: impl Into<Call<'a>>) -> Result<Usage, StoreError> {
-        let mut call = call.into();
-        self.find_rules(&mut call)?;
-        self.look(call.picks().filter(|pick| !pick.key.is_absent()).cloned().collect()).await
+        let (mut call, mut held) = (call.into(), None);
+        let now = self.now(&mut held);
+        now.find_rules(&mut call)?;
+        now.look(call.picks().filter(|pick| !pick.key.is_absent()).cloned().collect()).await
     }
 
     /// The same for whoever sent a request of this head: every rule finds its own key there. Rules that find none are left out.
@@ -79,20 +84,22 @@ impl Limiter {
     ///
     /// When the store gives no answer.
     pub async fn usage_of_request(&self, head: &Parts) -> Result<Usage, StoreError> {
-        let (picks, _) = self.usual_picks(head, |_| true).await;
-        self.look(picks).await
+        let now = self.of_request(head).into_owned();
+        let (picks, _) = now.usual_picks(head, |_| true).await;
+        now.look(picks).await
     }
 
     /// What whoever sent a request of this head may know.
     #[cfg_attr(not(feature = "axum"), allow(dead_code))]
     pub(crate) async fn usage_of_caller(&self, head: &Parts) -> Asked {
-        let (mut picks, refused) = self.usual_picks(head, CheckedRule::is_told_to_callers).await;
+        let now = self.of_request(head).into_owned();
+        let (mut picks, refused) = now.usual_picks(head, CheckedRule::is_told_to_callers).await;
         if let Some(status) = refused {
             return Asked::Refuse(status);
         }
         // Headers do not speak of them either.
         picks.retain(|pick| !pick.shadow);
-        match self.look(picks).await {
+        match now.look(picks).await {
             Ok(usage) => Asked::Usage(usage),
             Err(error) => {
                 self.0.failures.log(&error);
@@ -130,26 +137,27 @@ impl Limiter {
     async fn look(&self, picks: Picks) -> Result<Usage, StoreError> {
         let is_unlimited = |pick: &Pick| self.rules().get(pick.rule).is_some_and(|rule| rule.limit().is_unlimited());
         let (unlimited, asked): (Picks, Picks) = picks.into_iter().partition(is_unlimited);
-        let mut answer = Answer::default();
-        let lines = self.lines(asked.iter());
-        if !lines.is_empty() {
-            let ask = Ask { lines: &lines, purpose: Purpose::Peek, time: self.0.clock.time() };
-            match self.0.store.acquire_now(&ask, &mut answer) {
-                Some(done) => done?,
-                None => answer = self.0.store.acquire(&ask).await?,
-            }
+        let (mut applied, mut banned) = (SmallVec::<[Applied; 4]>::new(), Vec::new());
+        for asked in asked.chunks(TOGETHER) {
+            let answer = self.look_at(asked).await?;
+            // Those of bans come after those of the rules.
+            let bans = answer.verdicts.iter().skip(asked.len()).copied().map(Some);
+            banned.extend(self.banned(asked.iter(), bans));
+            applied.extend(asked.iter().zip(&answer.verdicts).map(|(pick, verdict)| Applied::new(pick, verdict)));
         }
-        if answer.verdicts.len() != lines.len() {
-            return Err(miscounted());
-        }
-        // Those of bans come after those of the rules.
-        let bans = answer.verdicts.iter().skip(asked.len()).copied().map(Some);
-        let banned = self.banned(asked.iter(), bans);
-        let applied: SmallVec<[Applied; 4]> =
-            asked.iter().zip(&answer.verdicts).map(|(pick, verdict)| Applied::new(pick, verdict)).collect();
         let handle = Arc::clone(self.0.rules.handle());
         let unlimited = unlimited.iter().map(|pick| pick.rule).collect();
         Ok(Usage::new(Decision::new(handle, applied.into_iter()).banned(banned), unlimited))
+    }
+
+    async fn look_at(&self, asked: &[Pick]) -> Result<Answer, StoreError> {
+        let (lines, mut answer) = (self.lines(asked.iter()), Answer::default());
+        let ask = Ask { lines: &lines, purpose: Purpose::Peek, time: self.0.clock.time() };
+        match self.0.store.acquire_now(&ask, &mut answer) {
+            Some(done) => done?,
+            None => answer = self.0.store.acquire(&ask).await?,
+        }
+        if answer.verdicts.len() == lines.len() { Ok(answer) } else { Err(miscounted()) }
     }
 
     /// An ordinary request of the usual cost.

@@ -50,4 +50,5 @@ codes! {
     NoRules = "SG028", "A policy without rules";
     Secret = "SG029", "A key of a secret that is not written as its digest";
     File = "SG030", "A file that cannot be read";
+    Unusable = "SG031", "A policy that this limiter cannot take";
 }

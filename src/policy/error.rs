@@ -1,6 +1,7 @@
 use std::{error::Error, fmt, sync::Arc};
 
 use super::{code::Code, source::Excerpt, text::Wrong};
+use crate::error::BuildError;
 
 /// More would not be read.
 const MOST: usize = 100;
@@ -82,6 +83,11 @@ impl PolicyError {
         PolicyError { name, problems: vec![Problem::new(code, wrong, (0, 0), None)], more: 0 }
     }
 
+    /// Something that is wrong with the policy in a limiter, and not with the document alone.
+    pub(crate) fn unusable(text: impl Into<String>) -> PolicyError {
+        PolicyError::one("policy".into(), Code::Unusable, Wrong::new(text.into(), ""))
+    }
+
     /// The problems, in the order of the document.
     pub fn iter(&self) -> impl Iterator<Item = &Problem> {
         self.problems.iter()
@@ -120,6 +126,13 @@ impl fmt::Display for PolicyError {
 }
 
 impl Error for PolicyError {}
+
+/// What a limiter or its store says of rules that are sound by themselves.
+impl From<BuildError> for PolicyError {
+    fn from(error: BuildError) -> PolicyError {
+        PolicyError::unusable(error.to_string())
+    }
+}
 
 /// Problems as they are found.
 #[derive(Debug, Default)]

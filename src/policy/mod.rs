@@ -81,11 +81,10 @@ mod code;
 mod document;
 mod error;
 mod names;
-// The limiter is made of it.
-#[allow(dead_code)]
 mod plan;
 mod read;
 mod source;
+mod sources;
 mod text;
 mod words;
 
@@ -98,13 +97,13 @@ pub use document::Override;
 use error::Problems;
 pub use error::{PolicyError, Problem};
 pub use names::{IntoTier, Names, Tiered};
-#[allow(unused_imports)]
-pub(crate) use plan::{Plan, Planned, Replacement, Tier, TierBy};
+pub(crate) use plan::{Plan, Planned, Replacement, TierBy};
 pub(crate) use read::Format;
 use serde::{Serialize, Serializer};
 use source::Source;
+pub(crate) use sources::Lookup;
+pub use sources::{Following, Loading, OverrideSource, PolicySource, PolicyStatus, SourceError};
 use text::Wrong;
-#[allow(unused_imports)]
 pub(crate) use text::{Pattern, Segment};
 
 /// A document that was read and checked: see the [module](self).

@@ -166,7 +166,7 @@ impl Default for Settings {
 impl<'a> Refusal<'a> {
     /// `None`: the request may go on.
     pub(crate) fn of(decision: &'a Decision, head: &'a Parts, edge: &Edge) -> Option<Refusal<'a>> {
-        let retry_after = || decision.retry_after().map(|wait| edge.retry_after(wait));
+        let retry_after = || decision.retry_after().map(|wait| edge.retry_after(decision.rules(), wait));
         // Of several bans the one that lasts longest is the one to tell of.
         let ban = decision.banned_by().iter().max_by_key(|banned| banned.micros);
         let banned = ban.and_then(|ban| decision.rules().get(ban.rule)?.ban_status());
@@ -186,11 +186,14 @@ impl<'a> Refusal<'a> {
             };
             (cause, status, retry_after())
         } else if decision.is_refused() {
-            (Cause::Store, StatusCode::SERVICE_UNAVAILABLE, Some(edge.retry_after(Duration::from_secs(1))))
+            (Cause::Store, StatusCode::SERVICE_UNAVAILABLE, {
+                let soon = Duration::from_secs(1);
+                Some(edge.retry_after(decision.rules(), soon))
+            })
         } else {
             return None;
         };
-        let hidden = edge.headers.hides(head);
+        let hidden = edge.headers(decision.rules()).hides(head);
         Some(Refusal { cause, status, decision: Some(decision), head, retry_after, hidden, body_fault: None })
     }
 
@@ -283,7 +286,8 @@ impl<'a> Refusal<'a> {
         headers::set_default(response.headers_mut(), header::CACHE_CONTROL, NO_STORE);
         let shown = self.decision.map(|decision| (decision, self.head)).filter(|_| !self.hidden);
         let wait = self.decision.and_then(Decision::retry_after);
-        edge.headers.refuse(shown, wait, self.retry_after, response);
+        let headers = self.decision.map_or(&edge.headers, |decision| edge.headers(decision.rules()));
+        headers.refuse(shown, wait, self.retry_after, response);
     }
 }
 

@@ -70,6 +70,7 @@ mod model;
 mod no_scripts;
 mod odd_answers;
 mod ordering;
+mod policy_live;
 mod processes;
 mod queue;
 mod queue_client;

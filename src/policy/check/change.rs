@@ -128,7 +128,6 @@ impl Override {
     }
 
     /// Its tier, and what it puts in the place of what rules have, for rules as they are found by name with their places.
-    #[allow(dead_code)]
     pub(crate) fn replacements<'p>(
         &self,
         rule_named: impl Fn(&str) -> Option<(usize, &'p Planned)>,

@@ -1,0 +1,144 @@
+//! What limits as data add to a request, and what a reload costs.
+
+use std::{
+    future::{Future, Ready, ready},
+    hint::black_box,
+    pin::pin,
+    sync::atomic::{AtomicBool, Ordering},
+    task::{Context, Poll, Waker},
+    thread,
+    time::{Duration, Instant},
+};
+
+use ::http::{Request, Response};
+use http_body_util::Empty;
+use sluicegate::{Headers, Limiter, MemoryStore, RateLimitLayer, policy::Policy};
+use tower::{Layer, Service, service_fn};
+
+use crate::report::{Bar, Pair, ROUNDS, Table};
+
+const REQUESTS: usize = 50_000;
+
+pub fn run(table: &mut Table) {
+    resolve(table);
+    reload(table);
+}
+
+/// Fifty rules of which three apply, ten tiers, and a customer with an override: against the three rules as the customer has them,
+/// with nothing to resolve.
+fn resolve(table: &mut Table) {
+    let whole = limiter(&fifty());
+    let three = limiter(&(0..3).map(|number| rule(number, "900000/s")).collect::<String>());
+    let (mut resolved, mut plain) = (service(&whole), service(&three));
+    let [mut with, mut without] = <[Vec<f64>; 2]>::default();
+    for _ in 0..ROUNDS {
+        with.push(nanos(&mut resolved));
+        without.push(nanos(&mut plain));
+    }
+    let pair = Pair { ours: &with, reference: &without, unit: "ns" };
+    table.difference("policy: 50 rules, 10 tiers, an override: resolved for a request", pair, Bar::AtMost(1_000.0));
+    let allocations = |ask: &mut dyn FnMut()| allocation_counter::measure(ask).count_total as f64;
+    // The customer's key is short, and needs none.
+    let with = [allocations(&mut || ask(&mut resolved))];
+    let without = [allocations(&mut || ask(&mut plain))];
+    let pair = Pair { ours: &with, reference: &without, unit: "allocations" };
+    table.difference("policy: allocations beyond those of the keys", pair, Bar::AtMost(0.0));
+}
+
+/// Ten thousand rules, read, checked and put in place while requests are served by another thread.
+fn reload(table: &mut Table) {
+    let text = |quota: u64| (0..10_000).map(|number| far(number, quota)).collect::<String>();
+    let texts = [text(1_000), text(2_000)];
+    let limiter = limiter(&texts[0]);
+    let (over, changing) = (AtomicBool::new(false), AtomicBool::new(false));
+    let mut took = Vec::new();
+    let pauses = thread::scope(|scope| {
+        let serving = scope.spawn(|| {
+            let mut service = service(&limiter);
+            let [mut meanwhile, mut otherwise] = <[Vec<f64>; 2]>::default();
+            while !over.load(Ordering::Relaxed) {
+                let during = changing.load(Ordering::Relaxed);
+                let began = Instant::now();
+                ask(&mut service);
+                let pauses = if during { &mut meanwhile } else { &mut otherwise };
+                pauses.push(began.elapsed().as_secs_f64() * 1_000.0);
+                thread::sleep(Duration::from_micros(50));
+            }
+            (meanwhile, otherwise)
+        });
+        for round in 0..10 {
+            thread::sleep(Duration::from_millis(100));
+            changing.store(true, Ordering::Relaxed);
+            let began = Instant::now();
+            let policy = Policy::from_toml(&texts[(round + 1) % 2]).expect("a sound policy");
+            limiter.set_policy(policy).expect("a sound policy");
+            took.push(began.elapsed().as_secs_f64() * 1_000.0);
+            changing.store(false, Ordering::Relaxed);
+        }
+        over.store(true, Ordering::Relaxed);
+        serving.join().expect("no panic")
+    });
+    let none = vec![0.0; took.len()];
+    let pair = Pair { ours: &took, reference: &none, unit: "ms" };
+    table.difference("policy: a reload of 10,000 rules", pair, Bar::AtMost(100.0));
+    // One in a thousand waits longer: the machine itself holds some up, with a reload and without.
+    let worst = |mut pauses: Vec<f64>| {
+        pauses.sort_by(f64::total_cmp);
+        let place = (pauses.len() * 999 / 1_000).min(pauses.len().saturating_sub(1));
+        (pauses.get(place).copied().unwrap_or(0.0), pauses.last().copied().unwrap_or(0.0))
+    };
+    let ((meanwhile, longest), (otherwise, _)) = (worst(pauses.0), worst(pauses.1));
+    let pair = Pair { ours: &[meanwhile], reference: &[otherwise], unit: "ms" };
+    table.difference("policy: pause of a request meanwhile, 99.9th percentile", pair, Bar::AtMost(1.0));
+    let pair = Pair { ours: &[longest], reference: &[0.0], unit: "ms" };
+    table.difference("policy: pause of a request meanwhile, the longest", pair, Bar::AtMost(1.0));
+}
+
+fn rule(number: u64, quota: &str) -> String {
+    format!(
+        "[[rules]]\nname = \"rule-{number}\"\nalgorithm = \"gcra\"\nquota = {quota:?}\nkey = \"header:x-customer\"\n"
+    )
+}
+
+fn far(number: u64, quota: u64) -> String {
+    format!("{}paths = [\"/v1/{number}/{{id}}\"]\nmethods = [\"GET\", \"POST\"]\n", rule(number, &format!("{quota}/s")))
+}
+
+/// Three rules for every path, the others for paths of their own.
+fn fifty() -> String {
+    let rules = (0..50).map(|number| if number < 3 { rule(number, "100/s") } else { far(number, 100) });
+    let tiers = (0..10).map(|tier| format!("[tiers.tier-{tier}]\nrule-0 = \"{}/s\"\nrule-1 = \"200/s\"\n", 100 + tier));
+    let own = "[overrides.acme.rules]\nrule-0 = \"900000/s\"\nrule-1 = \"900000/s\"\nrule-2 = \"900000/s\"\n";
+    let by = "[customer]\nby = \"header:x-customer\"\n[tier]\nby = \"header:x-tier\"\ndefault = \"tier-0\"\n";
+    format!("{by}{}{}{own}", rules.collect::<String>(), tiers.collect::<String>())
+}
+
+fn limiter(text: &str) -> Limiter {
+    let policy = Policy::from_toml(text).unwrap_or_else(|error| panic!("{error}"));
+    Limiter::builder(MemoryStore::new()).policy(policy).build().expect("a sound policy")
+}
+
+type Answer = Ready<Result<Response<Empty<&'static [u8]>>, std::convert::Infallible>>;
+
+fn service(limiter: &Limiter) -> impl Service<Request<()>, Response: Sized, Error = std::convert::Infallible> {
+    let answer = |_: Request<()>| -> Answer { ready(Ok(Response::new(Empty::new()))) };
+    RateLimitLayer::new(limiter.clone()).headers(Headers::none()).layer(service_fn(answer))
+}
+
+/// One request, answered without waiting.
+fn ask(service: &mut impl Service<Request<()>, Error = std::convert::Infallible>) {
+    let request = Request::builder().uri("/v1/charges/7").header("x-customer", "acme").header("x-tier", "tier-7");
+    let future = pin!(service.call(request.body(()).expect("a request")));
+    let mut context = Context::from_waker(Waker::noop());
+    match future.poll(&mut context) {
+        Poll::Ready(Ok(response)) => drop(black_box(response)),
+        Poll::Ready(Err(never)) => match never {},
+        Poll::Pending => panic!("memory answers at once"),
+    }
+}
+
+fn nanos(service: &mut impl Service<Request<()>, Error = std::convert::Infallible>) -> f64 {
+    let began = Instant::now();
+    (0..REQUESTS).for_each(|_| ask(service));
+    began.elapsed().as_nanos() as f64 / REQUESTS as f64
+}

@@ -1,0 +1,268 @@
+//! Overrides for customers: looked up off the path of requests, and remembered within bounds.
+
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use quick_cache::{UnitWeighter, sync::Cache};
+use tokio::{
+    runtime::Handle,
+    time::{Instant, sleep, timeout},
+};
+
+use super::{Live, snapshot::Snapshot};
+use crate::{
+    key::Key,
+    limiter::Limiter,
+    policy::{Lookup, Override, SourceError},
+};
+
+/// How many customers are remembered, with an override or without.
+const MOST: usize = 16_384;
+/// How many customers one look-up asks about.
+const BATCH: usize = 64;
+/// How many may wait to be looked up. More are not: they come again with their next request.
+const MOST_WAITING: usize = 1_024;
+/// The time that looking one customer up is worth: no more than a thousand a second are, whoever asks.
+const PACE: Duration = Duration::from_millis(1);
+/// How long a look-up may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long after a look-up that failed the next one is tried.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// What is known of customers. Clones are one.
+#[derive(Clone)]
+pub(in crate::limiter) struct Overrides(Arc<Inner>);
+
+struct Inner {
+    lookup: Option<Lookup>,
+    known: Cache<Box<[u8]>, Arc<Known>, UnitWeighter, foldhash::fast::RandomState>,
+    /// Grows when everything that is known may have changed.
+    epoch: AtomicU64,
+    queue: Mutex<Queue>,
+}
+
+/// What is known of a customer.
+struct Known {
+    /// What the look-up found.
+    found: Option<Arc<Override>>,
+    /// `None`: the tier's.
+    limiter: Option<Limiter>,
+    /// Which policy and tier the limiter is of.
+    version: u64,
+    tier: Option<usize>,
+    epoch: u64,
+    /// When it is to be looked up again.
+    until: Instant,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: Vec<Box<str>>,
+    /// Those that wait, and those that are being looked up.
+    asked: HashSet<Box<str>>,
+    /// Whether a task sees to it.
+    attended: bool,
+}
+
+impl Overrides {
+    pub(super) fn new(lookup: Option<Lookup>) -> Overrides {
+        let hasher = foldhash::fast::RandomState::default();
+        let known = Cache::with(MOST, MOST as u64, UnitWeighter, hasher, Default::default());
+        Overrides(Arc::new(Inner { lookup, known, epoch: AtomicU64::new(0), queue: Mutex::default() }))
+    }
+
+    /// Whether anybody may have one.
+    pub(super) fn are_any(&self, snapshot: &Snapshot) -> bool {
+        self.0.lookup.is_some() || !snapshot.overrides.is_empty()
+    }
+
+    /// The limiter of a customer; `None`: there is no override, or none is known yet, and it is the tier's.
+    pub(super) fn find(&self, live: &Live, snapshot: &Snapshot, tier: Option<usize>, key: &Key) -> Option<Limiter> {
+        let known = self.0.known.get(key.as_bytes());
+        if self.0.lookup.is_some() && known.as_ref().is_none_or(|known| self.is_old(known)) {
+            self.ask(key);
+        }
+        match known {
+            Some(known) if known.version == snapshot.version && known.tier == tier => known.limiter.clone(),
+            Some(known) => self.note(live, snapshot, tier, key, known.found.clone(), known.until),
+            None if snapshot.overrides.contains_key(key.as_bytes()) => {
+                self.note(live, snapshot, tier, key, None, Instant::now())
+            }
+            None => None,
+        }
+    }
+
+    /// The same for whoever can wait for the look-up.
+    pub(super) async fn look(
+        &self,
+        live: &Live,
+        snapshot: &Snapshot,
+        tier: Option<usize>,
+        key: &Key,
+    ) -> Option<Limiter> {
+        let known = self.0.known.get(key.as_bytes());
+        if let Some(lookup) = &self.0.lookup
+            && known.is_none_or(|known| self.is_old(&known))
+            && let Some(customer) = text(key)
+        {
+            let epoch = self.0.epoch.load(Ordering::Relaxed);
+            let customers = [customer];
+            let answer = ask(lookup, &customers).await;
+            self.0.remember(lookup, &customers, answer, epoch);
+        }
+        self.find(live, snapshot, tier, key)
+    }
+
+    /// Everything that is known is to be looked up again; until then it stays.
+    pub(in crate::limiter) fn doubt_all(&self) {
+        self.0.epoch.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Forgets what is known of a customer.
+    pub(in crate::limiter) fn doubt(&self, key: &Key) {
+        if let Some(known) = self.0.known.get(key.as_bytes()) {
+            let Known { found, epoch, .. } = &*known;
+            let known = Known::unmade(found.clone(), *epoch, Instant::now());
+            self.0.known.insert(key.as_bytes().into(), Arc::new(known));
+        }
+    }
+
+    fn is_old(&self, known: &Known) -> bool {
+        known.epoch != self.0.epoch.load(Ordering::Relaxed) || Instant::now() >= known.until
+    }
+
+    /// Makes the limiter of a customer, and remembers it.
+    #[cold]
+    fn note(
+        &self,
+        live: &Live,
+        snapshot: &Snapshot,
+        tier: Option<usize>,
+        key: &Key,
+        found: Option<Arc<Override>>,
+        until: Instant,
+    ) -> Option<Limiter> {
+        let written = snapshot.overrides.get(key.as_bytes());
+        let limiter = match found.as_deref().or(written) {
+            Some(own) => live.overridden(snapshot, tier, own, key),
+            None => None,
+        };
+        let epoch = self.0.known.get(key.as_bytes()).map_or(0, |known| known.epoch);
+        let known = Known { found, limiter: limiter.clone(), version: snapshot.version, tier, epoch, until };
+        self.0.known.insert(key.as_bytes().into(), Arc::new(known));
+        limiter
+    }
+
+    /// Has a customer looked up. Outside a runtime that waits for the next.
+    #[cold]
+    fn ask(&self, key: &Key) {
+        let (Ok(runtime), Some(customer)) = (Handle::try_current(), text(key)) else { return };
+        let mut queue = self.0.queue();
+        if queue.waiting.len() >= MOST_WAITING || !queue.asked.insert(customer.clone()) {
+            return;
+        }
+        queue.waiting.push(customer);
+        if !std::mem::replace(&mut queue.attended, true) {
+            drop(queue);
+            runtime.spawn(attend(Attendance(Arc::clone(&self.0))));
+        }
+    }
+}
+
+impl Known {
+    /// Of which no limiter was made yet.
+    fn unmade(found: Option<Arc<Override>>, epoch: u64, until: Instant) -> Known {
+        Known { found, limiter: None, version: 0, tier: None, epoch, until }
+    }
+}
+
+impl Inner {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers what a look-up came to. One that failed changes nothing that was known.
+    fn remember(&self, lookup: &Lookup, customers: &[Box<str>], answer: Answer, epoch: u64) {
+        let now = Instant::now();
+        match answer {
+            Ok(found) => {
+                for (customer, found) in customers.iter().zip(found) {
+                    let known = Known::unmade(found.map(Arc::new), epoch, now + lookup.fresh_for());
+                    self.known.insert(customer.as_bytes().into(), Arc::new(known));
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, customers = customers.len(), "overrides could not be looked up; those known so far stay");
+                for customer in customers {
+                    let key: Box<[u8]> = customer.as_bytes().into();
+                    let found = self.known.get(&key).and_then(|known| known.found.clone());
+                    self.known.insert(key, Arc::new(Known::unmade(found, epoch, now + AGAIN)));
+                }
+            }
+        }
+    }
+}
+
+type Answer = Result<Vec<Option<Override>>, SourceError>;
+
+/// Asks for customers, and not for ever.
+async fn ask(lookup: &Lookup, customers: &[Box<str>]) -> Answer {
+    match timeout(PATIENCE, lookup.look_up(customers)).await {
+        Ok(Ok(found)) if found.len() == customers.len() => Ok(found),
+        Ok(Ok(found)) => Err(SourceError::new(format!("{} answers to {} customers", found.len(), customers.len()))),
+        Ok(Err(error)) => Err(error),
+        Err(_) => Err(SourceError::new(format!("no answer within {PATIENCE:?}"))),
+    }
+}
+
+/// The task that looks customers up. However it ends, also with its runtime, another may begin.
+struct Attendance(Arc<Inner>);
+
+async fn attend(attendance: Attendance) {
+    let inner = &attendance.0;
+    let Some(lookup) = &inner.lookup else { return };
+    loop {
+        let batch: Vec<Box<str>> = {
+            let mut queue = inner.queue();
+            let count = queue.waiting.len().min(BATCH);
+            let batch: Vec<_> = queue.waiting.drain(..count).collect();
+            if batch.is_empty() {
+                queue.attended = false;
+                return;
+            }
+            batch
+        };
+        let epoch = inner.epoch.load(Ordering::Relaxed);
+        let answer = ask(lookup, &batch).await;
+        let failed = answer.is_err();
+        inner.remember(lookup, &batch, answer, epoch);
+        let pause = if failed { AGAIN } else { PACE * u32::try_from(batch.len()).unwrap_or(u32::MAX) };
+        {
+            let mut queue = inner.queue();
+            batch.iter().for_each(|customer| {
+                queue.asked.remove(customer);
+            });
+        }
+        sleep(pause).await;
+    }
+}
+
+impl Drop for Attendance {
+    fn drop(&mut self) {
+        let mut queue = self.0.queue();
+        if queue.attended {
+            *queue = Queue::default();
+        }
+    }
+}
+
+/// Keys are plain ASCII: everything else in them is escaped.
+fn text(key: &Key) -> Option<Box<str>> {
+    std::str::from_utf8(key.as_bytes()).ok().map(Box::from)
+}

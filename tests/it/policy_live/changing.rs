@@ -1,0 +1,219 @@
+//! Policies that change while a limiter runs.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use sluicegate::{
+    Call, Clock, Limiter, ManualClock, MemoryStore, Observer, PolicyEvent, Quota, RateLimitLayer, Rule, key,
+    policy::{Policy, PolicySource, SourceError},
+};
+use tokio::sync::{Notify, watch};
+
+use super::{app, ask, left, policy};
+use crate::support::{
+    app::field,
+    stores::{BEGIN, every_store},
+};
+
+fn of(name: &str, quota: &str, more: &str) -> Policy {
+    policy(&format!(
+        "[[rules]]\nname = {name:?}\nalgorithm = \"fixed_window\"\nquota = {quota:?}\nkey = \"given|global\"\n{more}"
+    ))
+}
+
+#[tokio::test]
+async fn counts_stay_when_a_policy_changes_on_every_store() {
+    for backend in every_store() {
+        let clock = Clock::manual(ManualClock::new(BEGIN));
+        let limiter = backend.builder().clock(clock).policy(of("a", "10/hour", "")).build().expect("sound");
+        let app = app(&limiter);
+        assert_eq!(left(&app, "/", &[]).await, (200, Some(9)), "{}", backend.name);
+        limiter.set_policy(of("a", "20/hour", "")).expect("sound");
+        assert_eq!(left(&app, "/", &[]).await, (200, Some(18)), "{}", backend.name);
+        limiter.set_policy(of("a", "2/hour", "")).expect("sound");
+        assert_eq!(left(&app, "/", &[]).await.0, 429, "{}", backend.name);
+        // Under another name it is another rule.
+        limiter.set_policy(of("b", "2/hour", "")).expect("sound");
+        assert_eq!(left(&app, "/", &[]).await, (200, Some(1)), "{}", backend.name);
+        limiter.set_policy(of("a", "3/hour", "")).expect("sound");
+        assert_eq!(left(&app, "/", &[]).await, (200, Some(0)), "{}", backend.name);
+    }
+}
+
+#[tokio::test]
+async fn everything_a_limiter_does_is_by_the_newest_policy() {
+    let limiter = Limiter::builder(MemoryStore::new())
+        .rule(Rule::gcra("by-code", Quota::per_hour(5)).key(key::given()))
+        .policy(of("old", "10/hour", ""))
+        .build()
+        .expect("sound");
+    limiter.set_policy(of("new", "10/hour", "ban = { after = 3 }\n")).expect("sound");
+    let call = || [("new", "a")];
+    assert!(limiter.acquire(call()).await.failure().is_none());
+    assert!(limiter.peek(call()).await.failure().is_none());
+    assert!(limiter.acquire_when_ready(call()).await.failure().is_none());
+    assert!(limiter.charge(call()).await.settle_rule("new", 1));
+    limiter.penalize(Call::new().key("new", "a").cost(1)).expect("known");
+    limiter.strike(call()).expect("known");
+    limiter.ban("new", "b", Duration::from_secs(9)).await.expect("known");
+    limiter.lift_ban("new", "b").await.expect("known");
+    assert_eq!(limiter.usage_of(call()).await.expect("known").rule("new").and_then(|rule| rule.used()), Some(4));
+    let usage = limiter.usage("a").await.expect("in memory");
+    assert_eq!(usage.rules().map(|rule| rule.name().to_owned()).collect::<Vec<_>>(), ["by-code", "new"]);
+    limiter.reset(call()).await.expect("known");
+    assert_eq!(limiter.usage("a").await.expect("in memory").rule("new").and_then(|rule| rule.used()), Some(0));
+    // Rules of the code are there whatever the policy.
+    assert!(limiter.acquire([("by-code", "a")]).await.failure().is_none());
+    assert!(limiter.acquire([("old", "a")]).await.failure().is_some());
+}
+
+#[tokio::test]
+async fn a_policy_that_cannot_be_used_changes_nothing() {
+    let limiter = Limiter::builder(MemoryStore::new())
+        .rule(Rule::gcra("by-code", Quota::per_hour(5)).key(key::given()))
+        .policy(of("a", "10/hour", ""))
+        .build()
+        .expect("sound");
+    let app = app(&limiter);
+    assert_eq!(left(&app, "/", &[]).await, (200, Some(9)));
+    for bad in [of("by-code", "1/hour", ""), of("a", "1/hour", "cost = \"weight\"\n")] {
+        let error = limiter.set_policy(bad).expect_err("of no use").to_string();
+        assert!(error.contains("by-code") || error.contains("weight"), "{error}");
+    }
+    assert_eq!(left(&app, "/", &[]).await, (200, Some(8)));
+    assert_eq!(limiter.policy_status().map(|status| status.version()), Some(1));
+    let plain =
+        Limiter::builder(MemoryStore::new()).rule(Rule::gcra("a", Quota::per_hour(5)).key(key::given())).build();
+    let plain = plain.expect("sound");
+    assert!(plain.policy_status().is_none());
+    let error = plain.set_policy(of("a", "1/hour", "")).expect_err("it has none").to_string();
+    assert!(error.contains("LimiterBuilder::policy"), "{error}");
+}
+
+#[tokio::test]
+async fn the_policy_says_which_quota_fields_there_are() {
+    let limiter = Limiter::builder(MemoryStore::new()).policy(of("a", "10/hour", "")).build().expect("sound");
+    let app = app(&limiter);
+    let response = ask(&app, "/", &[]).await;
+    assert!(field(&response, "x-ratelimit-limit").is_some() && field(&response, "ratelimit").is_some());
+    let with = |headers: &str| {
+        let rule = "[[rules]]\nname = \"a\"\nalgorithm = \"fixed_window\"\nquota = \"10/hour\"\nkey = \"global\"\n";
+        policy(&format!("headers = {headers}\n{rule}"))
+    };
+    limiter.set_policy(with("[\"ietf\"]")).expect("sound");
+    let response = ask(&app, "/", &[]).await;
+    assert!(field(&response, "x-ratelimit-limit").is_none() && field(&response, "ratelimit").is_some());
+    limiter.set_policy(with("[\"none\"]")).expect("sound");
+    let response = ask(&app, "/", &[]).await;
+    assert!(field(&response, "x-ratelimit-limit").is_none() && field(&response, "ratelimit").is_none());
+}
+
+#[tokio::test]
+async fn places_taken_under_one_policy_are_given_back_under_the_next() {
+    for backend in every_store() {
+        let with = |limit: u64| {
+            let rule = "[[rules]]\nname = \"a\"\nalgorithm = \"concurrency\"\nkey = \"given\"\nlimit";
+            policy(&format!("{rule} = {limit}\n"))
+        };
+        let limiter = backend.builder().policy(with(2)).build().expect("sound");
+        let (first, second) = (limiter.acquire([("a", "x")]).await, limiter.acquire([("a", "x")]).await);
+        assert!(first.is_allowed() && second.is_allowed(), "{}", backend.name);
+        limiter.set_policy(with(1)).expect("sound");
+        assert!(limiter.acquire([("a", "x")]).await.is_refused(), "{}", backend.name);
+        drop(first);
+        drop(second);
+        let free = async || {
+            while limiter.usage("x").await.expect("an answer").rule("a").and_then(|rule| rule.used()) != Some(0) {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(5), free()).await.expect("both places are free again");
+        assert!(limiter.acquire([("a", "x")]).await.is_allowed(), "{}", backend.name);
+    }
+}
+
+#[tokio::test]
+async fn one_limiter_around_a_route_twice_counts_once_whatever_changes_between() {
+    let limiter = Limiter::builder(MemoryStore::new()).policy(of("a", "10/hour", "")).build().expect("sound");
+    let changed = limiter.clone();
+    let between = axum::middleware::from_fn(move |request, next: axum::middleware::Next| {
+        changed.set_policy(of("a", "20/hour", "")).expect("sound");
+        next.run(request)
+    });
+    let app = app(&limiter).layer(between).layer(RateLimitLayer::new(limiter.clone()));
+    let response = ask(&app, "/", &[]).await;
+    // By the policy that it came under.
+    assert_eq!(field(&response, "x-ratelimit-remaining"), Some("9"));
+    assert_eq!(limiter.usage("all").await.expect("in memory").rule("a").and_then(|rule| rule.used()), Some(1));
+}
+
+/// Notes what it is told of policies.
+#[derive(Clone, Default)]
+struct Told(Arc<Mutex<Vec<PolicyEvent>>>, Arc<Notify>);
+
+impl Observer for Told {
+    fn policy(&self, event: &PolicyEvent) {
+        self.0.lock().expect("no panic").push(event.clone());
+        self.1.notify_one();
+    }
+}
+
+/// A source that changes when the test says so.
+struct Scripted(watch::Receiver<Result<Policy, SourceError>>);
+
+impl PolicySource for Scripted {
+    fn load(&self) -> sluicegate::policy::Loading<'_, Result<Policy, SourceError>> {
+        let now = self.0.borrow().clone();
+        Box::pin(async move { now })
+    }
+
+    fn changed(&self) -> sluicegate::policy::Loading<'_, ()> {
+        let mut receiver = self.0.clone();
+        Box::pin(async move {
+            let _ = receiver.changed().await;
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_limiter_follows_its_source_and_says_once_what_it_cannot_use() {
+    let told = Told::default();
+    let builder = Limiter::builder(MemoryStore::new()).observer(told.clone());
+    let limiter = builder.policy(of("a", "10/hour", "")).build().expect("sound");
+    let (sender, receiver) = watch::channel(Ok(of("a", "10/hour", "")));
+    let following = limiter.follow(Scripted(receiver));
+    let events = |told: &Told| told.0.lock().expect("no panic").clone();
+    let next = async || {
+        tokio::time::timeout(Duration::from_secs(5), told.1.notified()).await.expect("it is told");
+        events(&told).pop().expect("something")
+    };
+
+    sender.send_replace(Ok(of("a", "20/hour", "")));
+    assert_eq!(next().await, PolicyEvent::Changed { version: 2 });
+    for _ in 0..3 {
+        sender.send_replace(Err(SourceError::new("the table is gone")));
+    }
+    assert_eq!(next().await, PolicyEvent::Refused { error: "the table is gone".into() });
+    sender.send_replace(Ok(of("a", "30/hour", "cost = \"weight\"\n")));
+    let PolicyEvent::Refused { error } = next().await else { panic!("it is of no use") };
+    assert!(error.contains("weight"), "{error}");
+    let status = limiter.policy_status().expect("it has one");
+    assert_eq!((status.version(), status.refused()), (2, Some(&*error)));
+    // The last good one again: nothing changes, and nothing is wrong any more.
+    sender.send_replace(Ok(of("a", "20/hour", "")));
+    let good = async || {
+        while limiter.policy_status().is_some_and(|status| status.refused().is_some()) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(5), good()).await.expect("it is good again");
+    sender.send_replace(Ok(of("a", "40/hour", "")));
+    assert_eq!(next().await, PolicyEvent::Changed { version: 3 });
+    assert_eq!(events(&told).len(), 4);
+
+    drop(following);
+    tokio::task::yield_now().await;
+    assert_eq!(sender.receiver_count(), 0, "whoever follows no more holds no source");
+}
