@@ -61,7 +61,7 @@ async fn everything_a_limiter_does_is_by_the_newest_policy() {
     limiter.lift_ban("new", "b").await.expect("known");
     assert_eq!(limiter.usage_of(call()).await.expect("known").rule("new").and_then(|rule| rule.used()), Some(4));
     let usage = limiter.usage("a").await.expect("in memory");
-    assert_eq!(usage.rules().map(|rule| rule.name().to_owned()).collect::<Vec<_>>(), ["by-code", "new"]);
+    assert_eq!(usage.rules().map(|rule| rule.rule().to_owned()).collect::<Vec<_>>(), ["by-code", "new"]);
     limiter.reset(call()).await.expect("known");
     assert_eq!(limiter.usage("a").await.expect("in memory").rule("new").and_then(|rule| rule.used()), Some(0));
     // Rules of the code are there whatever the policy.
