@@ -13,7 +13,8 @@ use crate::{
     decision::Decision,
     edge::Edge,
     future::{ResponseFuture, Ruling},
-    limiter::{Picked, Picks, Turn},
+    limiter::{Look, Picked, Picks, Turn},
+    lists::Listed,
     refusal::{BodyFault, Refusal},
     store::Purpose,
 };
@@ -52,11 +53,11 @@ impl<S> RateLimit<S> {
         head.extensions.get::<Decision>().and_then(|outer| outer.of(self.edge.limiter.rules())).is_some()
     }
 
-    /// How much of the request's body the rules may look at; `None` where none of them does.
-    pub(crate) fn body_to_read(&self, head: &Parts) -> Option<usize> {
-        let most = self.edge.limiter.body_to_read(head)?;
-        let passes = self.edge.skip_preflight && is_preflight(head) || self.is_counted(head);
-        (!passes).then_some(most)
+    /// What is to be done with the request's body before it is called.
+    pub(crate) fn look_at_body(&self, head: &Parts) -> Look {
+        let look = self.edge.limiter.look_at_body(head);
+        let passes = || self.edge.skip_preflight && is_preflight(head) || self.is_counted(head);
+        if matches!(look, Look::Leave) || passes() { Look::Leave } else { look }
     }
 
     /// Answers a request whose body cannot be read, in place of the service.
@@ -70,6 +71,16 @@ impl<S: Clone> RateLimit<S> {
     fn take_ready(&mut self) -> S {
         let clone = self.inner.clone();
         mem::replace(&mut self.inner, clone)
+    }
+
+    /// Carries out what a list has said.
+    pub(crate) fn call_listed<B>(&mut self, listed: Listed, request: Request<B>) -> ResponseFuture<S, S::Future, B>
+    where
+        S: Service<Request<B>>,
+    {
+        let (mut head, body) = request.into_parts();
+        self.edge.limiter.forget_body(&mut head);
+        self.follow(self.edge.listed(listed), head, body)
     }
 
     /// Carries out what was ruled without waiting.
@@ -138,10 +149,7 @@ where
         let picks = match self.edge.limiter.pick_now(&head) {
             Some(Picked::Rules(picks)) => picks,
             Some(Picked::Refuse(status)) => return self.follow(Ruling::KeyRefused(status), head, body),
-            Some(Picked::Listed(listed)) => {
-                self.edge.limiter.forget_body(&mut head);
-                return self.follow(self.edge.listed(listed), head, body);
-            }
+            Some(Picked::Listed(listed)) => return self.call_listed(listed, Request::from_parts(head, body)),
             Some(Picked::Unread) => return self.follow(Ruling::BodyUnread, head, body),
             // A key closure must wait, and looks at the head meanwhile.
             None => {
