@@ -1,12 +1,13 @@
 //! Limits that tenants share, and costs that turn out to be others: what is given back or owed is so in the tenant's use too.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use axum::{
     Router,
     http::{Request, StatusCode},
     routing::get,
 };
+use http::response::Parts;
 use proptest::{
     prelude::*,
     strategy::ValueTree,
@@ -100,17 +101,24 @@ async fn nothing_is_given_back_into_a_later_window() {
 /// Over HTTP: what a rule does not count, and what the response says, is no use of the tenant's.
 #[tokio::test]
 async fn responses_settle_the_use_of_tenants() {
-    let hourly = |name| Rule::fixed_window(name, Quota::per_hour(100)).key(key::global()).cost(70);
+    let is_failure = |response: &Parts| response.status == StatusCode::UNAUTHORIZED;
+    let hourly = |name| Rule::fixed_window(name, Quota::per_hour(100)).key(key::global());
     for rule in [
-        hourly("failures").count_if(|response| response.status == StatusCode::UNAUTHORIZED),
-        hourly("rows").settle_by(|_| 0),
-        hourly("kilobytes").settle_by_bytes(|bytes| bytes),
+        hourly("failures").count_if(is_failure),
+        hourly("rows").settle_by(move |response| u64::from(is_failure(response))),
+        hourly("bytes").settle_by_bytes(|bytes| bytes),
     ] {
-        let app = layer([rule.fair_share(0.2, key::header("x-tenant"))]);
-        let app = Router::new().route("/", get(|| async {})).layer(app);
-        for _ in 0..10 {
-            let response = ask(&app, Request::builder().uri("/").header("x-tenant", "a")).await;
-            assert_eq!(response.status(), 200);
+        let name = rule.name().to_owned();
+        let rule = rule.cost_by(|head| head.headers["x-cost"].to_str().expect("text").parse().expect("a number"));
+        let app = Router::new()
+            .route("/", get(|| async {}))
+            .route("/fails", get(|| async { (StatusCode::UNAUTHORIZED, "!") }));
+        let app = app.layer(layer([rule.fair_share(0.2, key::header("x-tenant"))]));
+        // The second is given back. Who has had one unit leaves one, and 98 fit of 99; who has had more leaves more.
+        for (path, cost, expected) in [("/fails", 1, 401), ("/", 70, 200), ("/fails", 98, 401)] {
+            let request = Request::builder().uri(path).header("x-tenant", "a").header("x-cost", cost);
+            let response = ask(&app, request).await;
+            assert_eq!(response.status(), expected, "{name} {cost}");
             // The body ends.
             let _ = axum::body::to_bytes(response.into_body(), 1_000).await.expect("a body");
         }
@@ -207,7 +215,7 @@ async fn a_batch_settles_each_in_the_use_of_its_own_tenant() {
     for backend in [Backend::redis(Version::Redis7), Backend::functions(Version::Valkey9)] {
         let names = ["bucket", "fixed", "log"];
         let rules = names.map(hundred).into_iter().chain([rule("gcra", Quota::per_minute(100), 100)]);
-        let limiter = Arc::new(backend.limiter(&ManualClock::new(BEGIN), rules));
+        let limiter = backend.limiter(&ManualClock::new(BEGIN), rules);
         let mut charges = Vec::new();
         for tenant in 0..5 {
             for name in names {
@@ -216,14 +224,17 @@ async fn a_batch_settles_each_in_the_use_of_its_own_tenant() {
             charges.push(limiter.charge(Call::new().key("gcra", "all").cost(2)).await);
         }
         for charge in charges {
-            assert!(charge.settle(0));
+            assert!(charge.settle(1));
         }
         limiter.settled().await;
         for name in names {
-            for tenant in 0..5 {
-                assert!(fits(&limiter, name, &format!("t{tenant}"), 100).await, "{} {name}", backend.name);
+            for tenant in (0..5).map(|tenant| format!("t{tenant}")) {
+                // Each has had one unit and leaves one, and 95 are left.
+                let fitting = (fits(&limiter, name, &tenant, 94).await, fits(&limiter, name, &tenant, 95).await);
+                assert_eq!(fitting, (true, false), "{} {name} {tenant}", backend.name);
             }
         }
-        assert!(limiter.peek(Call::new().key("gcra", "all").cost(100)).await.is_allowed(), "{}", backend.name);
+        let gcra = limiter.peek([("gcra", "all")]).await;
+        assert_eq!(gcra.standing("gcra").map(|rule| rule.remaining()), Some(95), "{}", backend.name);
     }
 }
