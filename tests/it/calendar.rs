@@ -99,6 +99,38 @@ async fn months_are_those_of_the_calendar_on_every_store() {
     }
 }
 
+/// Leap days, which are the last of the year that the arithmetic counts in, and both ends of every month around them: in a year that is
+/// divisible by 400, by 100 and by 4, and in one by none.
+#[tokio::test]
+async fn every_month_of_leap_years_and_others_ends_when_it_should() {
+    let (months, half) = (months(), Duration::from_secs(43_200));
+    for backend in every_store() {
+        for (minutes, years) in [(0, [2000, 2024]), (330, [2100, 2026]), (-570, [2096, 2000])] {
+            for year in years {
+                let clock = ManualClock::new(BEGIN);
+                let limiter = backend.limiter(&clock, [monthly(4, minutes)]);
+                // As if it had been counted in one year only.
+                limiter.reset([("monthly", "k")]).await.expect("forgotten");
+                for place in (year - 1970) * 12..(year - 1969) * 12 {
+                    let noon = Duration::from_micros(months[place] * DAY) + half;
+                    let (begins, ends) = month(&months, noon + 3 * half, minutes);
+                    // A leap day is one from its first moment to its last.
+                    let moments = [begins, begins + half, ends - 2 * half, ends - MICROSECOND];
+                    for (remaining, now) in (0..4).rev().zip(moments) {
+                        clock.set(now);
+                        let decision = limiter.acquire([("monthly", "k")]).await;
+                        let standing = decision.standing("monthly").expect("it applies");
+                        let told = (decision.is_allowed(), standing.remaining(), standing.reset_after());
+                        let month = place % 12 + 1;
+                        assert_eq!(told, (true, remaining, ends - now), "{} {year}-{month} {now:?}", backend.name);
+                    }
+                    assert_eq!(limiter.acquire([("monthly", "k")]).await.retry_after(), Some(MICROSECOND));
+                }
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn months_need_no_scripts() {
     for version in VERSIONS {
@@ -152,6 +184,30 @@ async fn what_was_counted_goes_on_when_the_windows_change() {
         assert_eq!(remaining(monthly(10, 600)).await, 7, "{}", backend.name);
         assert_eq!(remaining(monthly(5, 600)).await, 1, "{}", backend.name);
         assert_eq!(remaining(daily.clone()).await, 5, "{}", backend.name);
+        // Six were used. A month of two is full, and it is all that is carried on.
+        assert_eq!(remaining(monthly(2, 600)).await, 0, "{}", backend.name);
+        assert_eq!(remaining(daily.clone()).await, 7, "{}", backend.name);
+    }
+}
+
+/// The calendar says when a month began, too: a rule that leaves it goes on from there.
+#[tokio::test]
+async fn a_month_begins_where_its_clock_says() {
+    let first = Quota::per(10, Duration::from_secs(40 * 86_400));
+    for backend in every_store() {
+        for minutes in [0, 330, -570, 1_080, -1_080] {
+            let (begins, _) = month(&months(), BEGIN, minutes);
+            for since in [Duration::ZERO, Duration::from_secs(3_600), BEGIN - begins] {
+                let clock = ManualClock::new(begins + since);
+                let call = || [("monthly", format!("{minutes} {since:?}"))];
+                assert!(backend.limiter(&clock, [monthly(10, minutes)]).acquire(call()).await.is_allowed());
+                let rule = Rule::fixed_window("monthly", first).from_first_request().key(key::given());
+                let decision = backend.limiter(&clock, [rule]).acquire(call()).await;
+                let standing = decision.standing("monthly").expect("it applies");
+                let told = (standing.remaining(), standing.reset_after());
+                assert_eq!(told, (8, first.window() - since), "{} UTC{minutes:+} {since:?}", backend.name);
+            }
+        }
     }
 }
 

@@ -58,6 +58,9 @@ async fn alone_it_asks_no_store_and_says_nothing() {
         assert!(decision.is_allowed() && decision.standings().next().is_none() && decision.failure().is_none());
     }
     assert_eq!(limiter.reset([("gold", "alice")]).await, Ok(()));
+    assert_eq!(limiter.reset_key("alice").await, Ok(()));
+    let usage = limiter.usage("alice").await.expect("nobody is asked");
+    assert!(usage.rules().all(|rule| rule.is_unlimited()), "{usage:?}");
     let app = Router::new().route("/", get(|| async {})).layer(RateLimitLayer::new(limiter));
     for _ in 0..3 {
         let response = app::ask(&app, Request::builder().uri("/").header("x-user", "alice")).await;
