@@ -3,6 +3,7 @@
 //! A script is the same text for the same sequence, whatever the quotas, keys and costs, so its digest is too. Names that end
 //! in `_N` belong to one rule: `level_N` becomes `level_1`, `level_2` and so on. Those in `_M` belong to the count of its tenant.
 
+use super::naming::{Naming, name};
 use crate::{
     algorithm::Params,
     store::{Line, Purpose},
@@ -429,49 +430,6 @@ fn format<'a>(words: impl Iterator<Item = &'a str>) -> String {
 
 fn join(words: impl Iterator<Item = String>, with: &str) -> String {
     words.collect::<Vec<_>>().join(with)
-}
-
-fn name(word: &str, rule: usize, wide: bool) -> String {
-    format!("{}{word}_{rule}", if wide { "R." } else { "" })
-}
-
-/// What the names of one rule become.
-struct Naming<'a> {
-    rule: usize,
-    /// The index `[N]`.
-    key: &'a str,
-    wide: bool,
-    /// Who spares nothing needs its cost.
-    spares: bool,
-    tenant: Option<usize>,
-}
-
-impl Naming<'_> {
-    fn name(&self, word: &str) -> Option<String> {
-        match (word.strip_suffix("_N"), word.strip_suffix("_M"), self.tenant) {
-            (Some("need"), ..) if !self.spares => Some(name("cost", self.rule, self.wide)),
-            (Some(stem), ..) => Some(name(stem, self.rule, self.wide)),
-            (None, Some(stem), Some(tenant)) => Some(name(stem, tenant, self.wide)),
-            _ => (word == "N").then(|| self.key.to_owned()),
-        }
-    }
-
-    /// Copies a line, with the names that end in `_N` or `_M` and the index `[N]` made those of one rule.
-    fn copy(&self, line: &str, out: &mut String) {
-        let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-        let mut rest = line;
-        while let Some(begin) = rest.find(is_name) {
-            let (before, tail) = rest.split_at(begin);
-            let (word, after) = tail.split_at(tail.find(|letter| !is_name(letter)).unwrap_or(tail.len()));
-            out.push_str(before);
-            match self.name(word) {
-                Some(name) => out.push_str(&name),
-                None => out.push_str(word),
-            }
-            rest = after;
-        }
-        out.push_str(rest);
-    }
 }
 
 #[cfg(test)]
