@@ -29,12 +29,12 @@ fn months() -> Vec<u64> {
     lengths.scan(0, |day, length| Some(std::mem::replace(day, *day + length))).collect()
 }
 
-/// The month that holds `now` on a clock so many minutes ahead of UTC: when it begins and ends.
+/// The month that holds `now` on a clock so many minutes ahead of UTC: when it begins and ends. The first begins with the epoch.
 fn month(months: &[u64], now: Duration, minutes: i32) -> (Duration, Duration) {
     let ahead = i64::from(minutes) * 60_000_000;
     let day = (now.as_micros() as i64 + ahead) as u64 / DAY;
     let next = months.partition_point(|first| *first <= day);
-    let moment = |first: u64| Duration::from_micros(((first * DAY) as i64 - ahead) as u64);
+    let moment = |first: u64| Duration::from_micros(((first * DAY) as i64 - ahead).max(0) as u64);
     (moment(months[next - 1]), moment(months[next]))
 }
 
@@ -190,22 +190,30 @@ async fn what_was_counted_goes_on_when_the_windows_change() {
     }
 }
 
-/// The calendar says when a month began, too: a rule that leaves it goes on from there.
+/// The calendar says when a month began, too: a rule that leaves it goes on from there. Also on leap days, which are the last of the year
+/// that the arithmetic counts in, and in the month that the epoch cut short.
 #[tokio::test]
 async fn a_month_begins_where_its_clock_says() {
-    let first = Quota::per(10, Duration::from_secs(40 * 86_400));
+    let (months, first) = (months(), Quota::per(10, Duration::from_secs(40 * 86_400)));
+    let noon = |year: usize, of_february: u64| {
+        Duration::from_micros((months[(year - 1970) * 12 + 1] + of_february - 1) * DAY + 12 * HOUR)
+    };
+    let moments = [BEGIN, noon(2000, 29), noon(2024, 29), noon(2100, 28), Duration::from_micros(HOUR)];
     for backend in every_store() {
-        for minutes in [0, 330, -570, 1_080, -1_080] {
-            let (begins, _) = month(&months(), BEGIN, minutes);
-            for since in [Duration::ZERO, Duration::from_secs(3_600), BEGIN - begins] {
+        for (now, minutes) in
+            moments.into_iter().flat_map(|now| [0, 330, -30, 720, 1_080].map(|minutes| (now, minutes)))
+        {
+            let (begins, _) = month(&months, now, minutes);
+            for (place, since) in (0..).zip([Duration::ZERO, Duration::from_secs(3_600), now - begins]) {
                 let clock = ManualClock::new(begins + since);
-                let call = || [("monthly", format!("{minutes} {since:?}"))];
+                let call = || [("monthly", format!("{minutes} {begins:?} {place}"))];
                 assert!(backend.limiter(&clock, [monthly(10, minutes)]).acquire(call()).await.is_allowed());
                 let rule = Rule::fixed_window("monthly", first).from_first_request().key(key::given());
                 let decision = backend.limiter(&clock, [rule]).acquire(call()).await;
                 let standing = decision.standing("monthly").expect("it applies");
                 let told = (standing.remaining(), standing.reset_after());
-                assert_eq!(told, (8, first.window() - since), "{} UTC{minutes:+} {since:?}", backend.name);
+                let context = format!("{} UTC{minutes:+} {since:?} after {begins:?}", backend.name);
+                assert_eq!(told, (8, first.window() - since), "{context}");
             }
         }
     }

@@ -101,6 +101,10 @@ fn it_asks_nothing_of_a_store_and_takes_no_burst() {
     {
         build(builder.build().expect("sound"), [free("gold")]);
     }
+    // Nor is there anything to share or to keep.
+    for rule in [free("gold").fair_share(0.2, key::given()), free("gold").reserve(0.2, |_| false)] {
+        assert!(rule.check().is_ok_and(|limit| limit.reserved() == 0));
+    }
     let error = free("gold");
     let error = Rule::gcra(error.name(), Quota::unlimited().burst(5)).key(key::global()).check().expect_err("a burst");
     assert_eq!((error.rule_name(), error.field()), (Some("gold"), "burst"));
