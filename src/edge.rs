@@ -70,7 +70,8 @@ impl Limiter {
 
     /// Over who is on a list, as if no rule applied.
     #[cold]
-    pub(crate) fn ruling_of_list(&self, listed: Listed) -> Ruling {
+    pub(crate) fn listed_ruling(&self, listed: Listed, head: &mut Parts) -> Ruling {
+        self.forget_body(head);
         self.ruling(self.listed(listed), Picks::new())
     }
 }

@@ -13,7 +13,8 @@ use crate::{
     decision::Decision,
     edge::Edge,
     future::{ResponseFuture, Ruling},
-    limiter::{Limiter, Picked, Picks, Turn},
+    limiter::{Limiter, Look, Picked, Picks, Turn},
+    lists::Listed,
     refusal::{BodyFault, Refusal},
     store::Purpose,
 };
@@ -52,11 +53,11 @@ impl<S> RateLimit<S> {
         head.extensions.get::<Decision>().and_then(|outer| outer.of(self.edge.limiter.rules())).is_some()
     }
 
-    /// How much of the request's body the rules may look at; `None` where none of them does.
-    pub(crate) fn body_to_read(&self, head: &Parts) -> Option<usize> {
-        let most = self.edge.limiter.of_request(head).body_to_read(head)?;
-        let passes = self.edge.skip_preflight && is_preflight(head) || self.is_counted(head);
-        (!passes).then_some(most)
+    /// What is to be done with the request's body before it is called. The call goes by the same rules.
+    pub(crate) fn look_at_body(&self, head: &mut Parts) -> Look {
+        let look = self.edge.limiter.look_ahead(head).look_at_body(head);
+        let passes = || self.edge.skip_preflight && is_preflight(head) || self.is_counted(head);
+        if matches!(look, Look::Leave) || passes() { Look::Leave } else { look }
     }
 
     /// Answers a request whose body cannot be read, in place of the service.
@@ -70,6 +71,16 @@ impl<S: Clone> RateLimit<S> {
     fn take_ready(&mut self) -> S {
         let clone = self.inner.clone();
         mem::replace(&mut self.inner, clone)
+    }
+
+    /// Carries out what a list has said.
+    pub(crate) fn call_listed<B>(&mut self, listed: Listed, request: Request<B>) -> ResponseFuture<S, S::Future, B>
+    where
+        S: Service<Request<B>>,
+    {
+        let (mut head, body) = request.into_parts();
+        let ruling = self.edge.limiter.of_call(&mut head).listed_ruling(listed, &mut head);
+        self.follow(ruling, head, body)
     }
 
     /// Carries out what was ruled without waiting.
@@ -135,17 +146,15 @@ where
         if self.passes(&mut head) {
             return ResponseFuture::unlimited(self.inner.call(Request::from_parts(head, body)));
         }
-        let limiter = self.edge.limiter.of_request(&head);
+        let limiter = self.edge.limiter.of_call(&mut head);
         let picks = match limiter.pick_now(&head) {
             Some(Picked::Rules(picks)) => picks,
             Some(Picked::Refuse(status)) => {
-                let ruling = Ruling::KeyRefused(status);
                 drop(limiter);
-                return self.follow(ruling, head, body);
+                return self.follow(Ruling::KeyRefused(status), head, body);
             }
             Some(Picked::Listed(listed)) => {
-                limiter.forget_body(&mut head);
-                let ruling = limiter.ruling_of_list(listed);
+                let ruling = limiter.listed_ruling(listed, &mut head);
                 drop(limiter);
                 return self.follow(ruling, head, body);
             }
@@ -159,10 +168,7 @@ where
                 let deciding = Box::pin(async move {
                     let ruling = match limiter.pick_later(&head).await {
                         Picked::Refuse(status) => Ruling::KeyRefused(status),
-                        Picked::Listed(listed) => {
-                            limiter.forget_body(&mut head);
-                            limiter.ruling_of_list(listed)
-                        }
+                        Picked::Listed(listed) => limiter.listed_ruling(listed, &mut head),
                         Picked::Unread => Ruling::BodyUnread,
                         Picked::Rules(picks) => {
                             edge.picked(&limiter, &picks, &mut head);

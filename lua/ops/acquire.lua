@@ -2,11 +2,12 @@
   Judges every rule, then charges all of them or none. In one call, so that nobody comes between. A shadow
   rule that does not fit keeps no other from being charged, and is not charged itself.
 
-  KEYS     one for each rule
+  KEYS     one for each rule, then the counts of tenants, of each rule that is shared
   ARGV[1]  little-endian doubles: now (microseconds, or -1: the server's own clock), not_after, tolerance (microseconds),
            margin (milliseconds added to every TTL), spend (1, or 0 to judge only), then the arguments of each rule in turn
   ARGV[2]  only where there are shadow rules: a byte for each rule, '1' for a shadow, else '0'
   returns  now, then for each rule: remaining, retry (microseconds; 0 it fits, -1 it never will), reset (microseconds)
+           and then for each tenant's count: reset
            or now alone: the call came later than not_after and nothing was judged
 
   The assembler binds the arguments, and between these sections puts the parts of each rule's algorithm. In

@@ -34,6 +34,7 @@
 //! | request | what happens |
 //! | --- | --- |
 //! | no rule that looks into bodies applies to it | its body is not touched |
+//! | a [list](crate::Lists) lets it through or refuses it, by its address alone | its body is not touched; that is looked up once, so it holds for this request though the list changes meanwhile |
 //! | no body | the closure gets an empty slice |
 //! | a body of at most the largest `max_bytes` of the rules that apply | it is read, the rules are asked, and the service gets it as it came |
 //! | a longer one | 413: at once where `Content-Length` says so, or as soon as more has come |

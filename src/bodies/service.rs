@@ -9,7 +9,7 @@ use http_body::Body;
 use tower::Service;
 
 use super::{ReadBodiesFuture, RequestBody, reading::Reading};
-use crate::{body::ResponseBody, key::ReadBody, refusal::BodyFault, service::RateLimit};
+use crate::{body::ResponseBody, key::ReadBody, limiter::Look, refusal::BodyFault, service::RateLimit};
 
 /// The service that [`ReadBodiesLayer`](super::ReadBodiesLayer) makes.
 #[derive(Clone, Debug)]
@@ -54,17 +54,24 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (mut head, body) = request.into_parts();
-        if let Some(most) = self.inner.body_to_read(&head) {
-            if announced(&head, &body) > most as u64 {
-                let refusal = self.inner.refuse_body(BodyFault::TooLarge(most), &head);
-                // It is ready for a request that does not come: whatever it has reserved is given back.
-                drop(self.take_ready());
-                return ReadBodiesFuture::called(refusal);
+        match self.inner.look_at_body(&mut head) {
+            Look::Leave => {}
+            Look::Listed(listed) => {
+                let request = Request::from_parts(head, RequestBody::untouched(body));
+                return ReadBodiesFuture::called(self.inner.call_listed(listed, request));
             }
-            if !body.is_end_stream() {
-                return ReadBodiesFuture::reading(Reading::new(body, most, self.within), self.take_ready(), head);
+            Look::Read(most) => {
+                if announced(&head, &body) > most as u64 {
+                    let refusal = self.inner.refuse_body(BodyFault::TooLarge(most), &head);
+                    // It is ready for a request that does not come: whatever it has reserved is given back.
+                    drop(self.take_ready());
+                    return ReadBodiesFuture::called(refusal);
+                }
+                if !body.is_end_stream() {
+                    return ReadBodiesFuture::reading(Reading::new(body, most, self.within), self.take_ready(), head);
+                }
+                head.extensions.insert(ReadBody::default());
             }
-            head.extensions.insert(ReadBody::default());
         }
         ReadBodiesFuture::called(self.inner.call(Request::from_parts(head, RequestBody::untouched(body))))
     }

@@ -17,6 +17,7 @@ pub(crate) struct Applied {
     /// In microseconds; zero: none, [`NEVER`]. With [`TURN`] added, until its turn comes.
     pub(super) wait: u64,
     receipt: u64,
+    tenant_receipt: u64,
 }
 
 pub(super) const NEVER: u64 = u64::MAX;
@@ -34,10 +35,10 @@ impl Applied {
             Wait::Turn(micros) => TURN | micros.min(TURN - 2),
             Wait::Never => NEVER,
         };
-        let Verdict { remaining, reset_after, receipt, .. } = *verdict;
+        let Verdict { remaining, reset_after, receipt, tenant_receipt, .. } = *verdict;
         let flag = |is: bool, flag: u64| if is { flag } else { 0 };
         let rule = u64::from(pick.rule) | flag(pick.shadow, SHADOW) | flag(pick.critical, CRITICAL);
-        Applied { remaining, cost: pick.cost, reset_after, rule, wait, receipt }
+        Applied { remaining, cost: pick.cost, reset_after, rule, wait, receipt, tenant_receipt }
     }
 
     #[inline]
@@ -76,17 +77,14 @@ impl Applied {
         ((TURN..NEVER).contains(&self.wait) && !self.is_shadow()).then_some(self.wait & !TURN)
     }
 
-    pub(super) fn verdict(&self) -> Verdict {
+    pub(crate) fn verdict(&self) -> Verdict {
         let wait = match self.wait {
             0 => Wait::None,
             NEVER => Wait::Never,
             turn if turn >= TURN => Wait::Turn(turn & !TURN),
             micros => Wait::Micros(micros),
         };
-        Verdict { wait, remaining: self.remaining, reset_after: self.reset_after, receipt: self.receipt }
-    }
-
-    pub(crate) fn receipt(&self) -> u64 {
-        self.receipt
+        let (remaining, reset_after) = (self.remaining, self.reset_after);
+        Verdict { wait, remaining, reset_after, receipt: self.receipt, tenant_receipt: self.tenant_receipt }
     }
 }

@@ -161,3 +161,21 @@ fn quota_and_window(limit: &Limit, capacity: u64) -> (u64, Option<u64>) {
         _ => (capacity.min(LARGEST), None),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Quota, Rule, key};
+
+    /// Or no request would be found to have them all, and each response would be written anew.
+    #[test]
+    fn what_has_no_limit_is_not_one_of_those_to_tell_of() {
+        let rules = [("free", Quota::unlimited()), ("pages", Quota::per_hour(2)), ("more", Quota::unlimited())];
+        let limits =
+            rules.map(|(name, quota)| (name, Rule::gcra(name, quota).key(key::global()).check().expect("sound")));
+        let policies = Policies::new(limits.iter().map(|(name, limit)| (*name, limit, true)));
+        assert_eq!(policies.len(), 1);
+        assert_eq!(policies.all_named().expect("a field"), "\"pages\";q=2;w=3600");
+        assert!(policies.of(0, true).is_none() && policies.of(1, true).is_some() && policies.of(2, true).is_none());
+    }
+}

@@ -8,7 +8,19 @@ use super::{Limiter, rules::CheckedRule};
 use crate::{
     key::{Found, ReadBody},
     limit::Cost,
+    lists::Listed,
 };
+
+/// What a layer that reads bodies is to do with a request.
+pub(crate) enum Look {
+    /// No rule looks into its body.
+    Leave,
+    /// Read as much of it, at most.
+    Read(usize),
+    /// The request is on a list, by its address alone, and no rule is asked. Whoever asks again may be told otherwise, since lists
+    /// change at any time; so this is carried out as it stands.
+    Listed(Listed),
+}
 
 /// What was said of a layer that does not read bodies which a rule looks into; it is said once.
 #[derive(Default)]
@@ -54,19 +66,29 @@ impl CheckedRule {
 }
 
 impl Limiter {
-    /// How much of the request's body the rules may look at; `None` where none of them does.
-    pub(crate) fn body_to_read(&self, head: &Parts) -> Option<usize> {
-        // Nor where a list has decided by the address alone.
-        if !self.rules().any_reads_bodies() || self.screen(head).is_err() {
-            return None;
+    /// What is to be done with the request's body.
+    pub(crate) fn look_at_body(&self, head: &Parts) -> Look {
+        if !self.rules().any_reads_bodies() {
+            return Look::Leave;
         }
-        self.rules().candidates(head).map(|rule| rule.body_to_read(head)).max().filter(|most| *most > 0)
+        if let Err(listed) = self.screen(head) {
+            return Look::Listed(listed);
+        }
+        match self.body_to_read(head) {
+            0 => Look::Leave,
+            most => Look::Read(most),
+        }
     }
 
-    /// Whether a rule looks into the body, and nobody has read it.
+    /// How much of the request's body the rules may look at; zero where none of them does.
+    fn body_to_read(&self, head: &Parts) -> usize {
+        self.rules().candidates(head).map(|rule| rule.body_to_read(head)).max().unwrap_or(0)
+    }
+
+    /// Whether a rule looks into the body, and nobody has read it. The lists have let the request go on to the rules.
     #[cold]
     pub(super) fn lacks_body(&self, head: &Parts) -> bool {
-        if ReadBody::of(head).is_some() || self.body_to_read(head).is_none() {
+        if ReadBody::of(head).is_some() || self.body_to_read(head) == 0 {
             return false;
         }
         if !self.0.unread.refused.swap(true, Ordering::Relaxed) {

@@ -11,7 +11,7 @@ use http::response;
 use super::{Limiter, Pick, pick::Picks, rules::CheckedRule};
 use crate::{
     decision::Decision,
-    store::{Change, Line, OwnedLine},
+    store::{Change, Line, OwnedLine, Verdict},
 };
 
 /// More than a unit for each byte of four gigabytes is a mistake.
@@ -51,7 +51,7 @@ struct Inner {
 /// The charge under one rule.
 struct Reserved {
     pick: Pick,
-    receipt: u64,
+    charged: Verdict,
     /// Whether [`Charge::settle`] means it too.
     by_handler: bool,
     settled: AtomicBool,
@@ -74,7 +74,7 @@ impl Charge {
             let ends = rule.limit().lease().is_some() || rule.limit().queue().is_some();
             let settled = AtomicBool::new(ends || applied.would_refuse());
             let by_handler = by_handler(rule);
-            Some(Reserved { pick, receipt: applied.receipt(), by_handler, settled })
+            Some(Reserved { pick, charged: applied.verdict(), by_handler, settled })
         });
         let reserved = reserved.collect();
         Charge(Arc::new(Inner { limiter: limiter.clone(), decision: decision.clone(), reserved }), None)
@@ -199,7 +199,7 @@ impl Charge {
             None => (Change::Owe, units - charged),
         };
         if let Some(line) = self.0.limiter.line(&reserved.pick) {
-            let line = OwnedLine::of(&Line { cost: units, receipt: reserved.receipt, ..line });
+            let line = OwnedLine::of(&Line { cost: units, ..line.charged(&reserved.charged) });
             self.0.limiter.settle(line, change);
         }
         true

@@ -36,6 +36,7 @@ use std::{
 
 use smallvec::SmallVec;
 
+pub(crate) use bodies::Look;
 use bodies::Unread;
 pub use build::LimiterBuilder;
 pub use call::Call;

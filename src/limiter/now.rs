@@ -15,6 +15,10 @@ pub(crate) enum Now<'a> {
     Own(Limiter),
 }
 
+/// What a request was looked at with, before it is called.
+#[derive(Clone)]
+struct Ahead(Limiter);
+
 impl Now<'_> {
     /// To be kept beyond this moment.
     pub(crate) fn into_owned(self) -> Limiter {
@@ -45,6 +49,33 @@ impl Limiter {
         match &self.0.live {
             None => Now::Same(self),
             Some(live) => live.of_request(head),
+        }
+    }
+
+    /// The same for a request that is looked at before it is called: the call goes by these very rules.
+    pub(crate) fn look_ahead(&self, head: &mut Parts) -> Now<'_> {
+        let now = self.of_request(head);
+        if self.0.live.is_none() {
+            return now;
+        }
+        let limiter = now.into_owned();
+        head.extensions.insert(Ahead(limiter.clone()));
+        Now::Own(limiter)
+    }
+
+    /// As it is for this request, which is called.
+    #[inline]
+    pub(crate) fn of_call(&self, head: &mut Parts) -> Now<'_> {
+        if self.0.live.is_none() {
+            return Now::Same(self);
+        }
+        match head.extensions.get::<Ahead>() {
+            Some(Ahead(limiter)) if limiter.rules().is_kin(self.rules()) => {
+                let limiter = limiter.clone();
+                head.extensions.remove::<Ahead>();
+                Now::Own(limiter)
+            }
+            _ => self.of_request(head),
         }
     }
 

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use super::{Call, Limiter, Pick};
 use crate::{
     decision::Decision,
-    store::{Change, Line, OwnedLine},
+    store::{Change, OwnedLine},
 };
 
 /// Asking more often would be faster than timers are.
@@ -55,7 +55,7 @@ impl Limiter {
                 return None;
             }
             let line = self.line(pick).filter(|line| line.cost > 0 && line.limit.queue().is_some())?;
-            Some(OwnedLine::of(&Line { receipt: applied.receipt(), ..line }))
+            Some(OwnedLine::of(&line.charged(&applied.verdict())))
         };
         // What was counted elsewhere is not here to be given back.
         let slots = match decision.failure() {

@@ -102,7 +102,7 @@ impl Shared {
                     .filter_map(|((line, verdict), _)| {
                         // A shadow that does not fit was not charged.
                         let verdict = verdict.filter(|verdict| verdict.wait.fits())?;
-                        Some(Line { receipt: verdict.receipt, ..*line })
+                        Some(line.charged(&verdict))
                     })
                     .collect();
                 self.give_back(&lines, ask.time);

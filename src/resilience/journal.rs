@@ -86,13 +86,14 @@ impl Journal {
     pub(super) fn add(&self, lines: &[Line<'_>]) -> u64 {
         let mut entries = self.lock();
         let mut lost = 0;
-        for line in lines.iter().filter(|line| line.cost > 0) {
+        // What is committed is told by counts and not by their tenants.
+        for line in lines.iter().filter(|line| line.cost > 0).map(|line| Line { tenant: None, ..*line }) {
             let name = (line.scope.number(), line.key.into());
             if let Some(entry) = entries.get_mut(&name) {
                 entry.units = entry.units.saturating_add(line.cost);
-                entry.line = OwnedLine::of(line);
+                entry.line = OwnedLine::of(&line);
             } else if entries.len() < MOST {
-                entries.insert(name, Entry { line: OwnedLine::of(line), units: line.cost, sent: None });
+                entries.insert(name, Entry { line: OwnedLine::of(&line), units: line.cost, sent: None });
             } else {
                 lost += line.cost;
             }

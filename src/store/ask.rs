@@ -128,13 +128,45 @@ pub struct Line<'a> {
     pub critical: bool,
     /// Who of those that share the limit it is: see [`Rule::fair_share`](crate::Rule::fair_share). `None` where it is not shared.
     pub tenant: Option<&'a Tenant>,
+    /// For [`Purpose::Give`]: the [receipt](Verdict::tenant_receipt) of the tenant's part of the charge. Zero: there was none.
+    pub tenant_receipt: u64,
 }
 
 impl<'a> Line<'a> {
     /// A line of an ordinary request without a receipt, with the default for failures, and not a shadow.
     pub fn new(scope: &'a Scope, key: &'a [u8], limit: &'a Limit, cost: u64) -> Line<'a> {
         let on_failure = OnFailure::default();
-        Line { scope, key, limit, cost, on_failure, receipt: 0, shadow: false, critical: false, tenant: None }
+        let (receipt, tenant_receipt) = (0, 0);
+        Line {
+            scope,
+            key,
+            limit,
+            cost,
+            on_failure,
+            receipt,
+            shadow: false,
+            critical: false,
+            tenant: None,
+            tenant_receipt,
+        }
+    }
+
+    /// The same line, to be given back what this verdict has charged.
+    pub(crate) fn charged(self, verdict: &Verdict) -> Line<'a> {
+        Line { receipt: verdict.receipt, tenant_receipt: verdict.tenant_receipt, ..self }
+    }
+
+    /// The count of its tenant, where an ask for this purpose has to do with that.
+    #[inline]
+    pub fn of_tenant(&self, purpose: Purpose) -> Option<Line<'a>> {
+        let tenant = self.tenant?;
+        let concerned = match purpose {
+            Purpose::Spend | Purpose::Peek | Purpose::Owe(_) => true,
+            Purpose::Give(_) => self.tenant_receipt > 0,
+            // What was admitted elsewhere is charged for all of them in one.
+            Purpose::Take(_) | Purpose::Renew | Purpose::Release => false,
+        };
+        concerned.then(|| Line { receipt: self.tenant_receipt, ..tenant.line(self.cost) })
     }
 
     /// The units that must be left for the line to fit: its cost, and for ordinary requests what the limit reserves. What is free
@@ -275,4 +307,6 @@ pub struct Verdict {
     /// Tells the store which charge this was, when it is to be [given back](Purpose::Give). What it means is the store's own
     /// affair; it holds in this process. Under a concurrency rule it is the name of the lease, as the line had it.
     pub receipt: u64,
+    /// The same for the count of the line's [tenant](Line::tenant); zero where none was looked at.
+    pub tenant_receipt: u64,
 }

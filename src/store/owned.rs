@@ -1,4 +1,4 @@
-use super::{Line, Scope};
+use super::{Line, Scope, Tenant};
 use crate::limit::{Limit, OnFailure};
 
 /// A line that outlives its ask. `Debug` does not show the key.
@@ -10,6 +10,8 @@ pub(crate) struct OwnedLine {
     on_failure: OnFailure,
     pub(crate) cost: u64,
     receipt: u64,
+    /// With the receipt of its part.
+    tenant: Option<Box<(Tenant, u64)>>,
 }
 
 impl OwnedLine {
@@ -21,13 +23,17 @@ impl OwnedLine {
             on_failure: line.on_failure,
             cost: line.cost,
             receipt: line.receipt,
+            tenant: line.tenant.map(|tenant| Box::new((tenant.clone(), line.tenant_receipt))),
         }
     }
 
     pub(crate) fn line(&self) -> Line<'_> {
+        let (tenant, tenant_receipt) = self.tenant.as_deref().map_or((None, 0), |(tenant, own)| (Some(tenant), *own));
         Line {
             on_failure: self.on_failure,
             receipt: self.receipt,
+            tenant,
+            tenant_receipt,
             ..Line::new(&self.scope, &self.key, &self.limit, self.cost)
         }
     }

@@ -6,7 +6,8 @@ use crate::{key::Key, limit::Limit};
 /// One of those that share a limit, and how its use is counted.
 ///
 /// A store that is asked for a decision over a line with a tenant counts the line's cost here too, and must leave free of the
-/// limit what [`Rule::fair_share`](crate::Rule::fair_share) says. Where it is asked to give back or take, the tenant has no part in it.
+/// limit what [`Rule::fair_share`](crate::Rule::fair_share) says. What is given back or owed later is given back or owed here too:
+/// see [`Line::of_tenant`]. What was admitted elsewhere is not told by tenants, so where it is taken they have no part in it.
 #[derive(Clone, Debug)]
 pub struct Tenant {
     /// The key of the limit and that of the tenant.

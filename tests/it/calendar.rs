@@ -29,12 +29,12 @@ fn months() -> Vec<u64> {
     lengths.scan(0, |day, length| Some(std::mem::replace(day, *day + length))).collect()
 }
 
-/// The month that holds `now` on a clock so many minutes ahead of UTC: when it begins and ends.
+/// The month that holds `now` on a clock so many minutes ahead of UTC: when it begins and ends. The first begins with the epoch.
 fn month(months: &[u64], now: Duration, minutes: i32) -> (Duration, Duration) {
     let ahead = i64::from(minutes) * 60_000_000;
     let day = (now.as_micros() as i64 + ahead) as u64 / DAY;
     let next = months.partition_point(|first| *first <= day);
-    let moment = |first: u64| Duration::from_micros(((first * DAY) as i64 - ahead) as u64);
+    let moment = |first: u64| Duration::from_micros(((first * DAY) as i64 - ahead).max(0) as u64);
     (moment(months[next - 1]), moment(months[next]))
 }
 
@@ -99,6 +99,38 @@ async fn months_are_those_of_the_calendar_on_every_store() {
     }
 }
 
+/// Leap days, which are the last of the year that the arithmetic counts in, and both ends of every month around them: in a year that is
+/// divisible by 400, by 100 and by 4, and in one by none.
+#[tokio::test]
+async fn every_month_of_leap_years_and_others_ends_when_it_should() {
+    let (months, half) = (months(), Duration::from_secs(43_200));
+    for backend in every_store() {
+        for (minutes, years) in [(0, [2000, 2024]), (330, [2100, 2026]), (-570, [2096, 2000])] {
+            for year in years {
+                let clock = ManualClock::new(BEGIN);
+                let limiter = backend.limiter(&clock, [monthly(4, minutes)]);
+                // As if it had been counted in one year only.
+                limiter.reset([("monthly", "k")]).await.expect("forgotten");
+                for place in (year - 1970) * 12..(year - 1969) * 12 {
+                    let noon = Duration::from_micros(months[place] * DAY) + half;
+                    let (begins, ends) = month(&months, noon + 3 * half, minutes);
+                    // A leap day is one from its first moment to its last.
+                    let moments = [begins, begins + half, ends - 2 * half, ends - MICROSECOND];
+                    for (remaining, now) in (0..4).rev().zip(moments) {
+                        clock.set(now);
+                        let decision = limiter.acquire([("monthly", "k")]).await;
+                        let standing = decision.standing("monthly").expect("it applies");
+                        let told = (decision.is_allowed(), standing.remaining(), standing.reset_after());
+                        let month = place % 12 + 1;
+                        assert_eq!(told, (true, remaining, ends - now), "{} {year}-{month} {now:?}", backend.name);
+                    }
+                    assert_eq!(limiter.acquire([("monthly", "k")]).await.retry_after(), Some(MICROSECOND));
+                }
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn months_need_no_scripts() {
     for version in VERSIONS {
@@ -152,6 +184,38 @@ async fn what_was_counted_goes_on_when_the_windows_change() {
         assert_eq!(remaining(monthly(10, 600)).await, 7, "{}", backend.name);
         assert_eq!(remaining(monthly(5, 600)).await, 1, "{}", backend.name);
         assert_eq!(remaining(daily.clone()).await, 5, "{}", backend.name);
+        // Six were used. A month of two is full, and it is all that is carried on.
+        assert_eq!(remaining(monthly(2, 600)).await, 0, "{}", backend.name);
+        assert_eq!(remaining(daily.clone()).await, 7, "{}", backend.name);
+    }
+}
+
+/// The calendar says when a month began, too: a rule that leaves it goes on from there. Also on leap days, which are the last of the year
+/// that the arithmetic counts in, and in the month that the epoch cut short.
+#[tokio::test]
+async fn a_month_begins_where_its_clock_says() {
+    let (months, first) = (months(), Quota::per(10, Duration::from_secs(40 * 86_400)));
+    let noon = |year: usize, of_february: u64| {
+        Duration::from_micros((months[(year - 1970) * 12 + 1] + of_february - 1) * DAY + 12 * HOUR)
+    };
+    let moments = [BEGIN, noon(2000, 29), noon(2024, 29), noon(2100, 28), Duration::from_micros(HOUR)];
+    for backend in every_store() {
+        for (now, minutes) in
+            moments.into_iter().flat_map(|now| [0, 330, -30, 720, 1_080].map(|minutes| (now, minutes)))
+        {
+            let (begins, _) = month(&months, now, minutes);
+            for (place, since) in (0..).zip([Duration::ZERO, Duration::from_secs(3_600), now - begins]) {
+                let clock = ManualClock::new(begins + since);
+                let call = || [("monthly", format!("{minutes} {begins:?} {place}"))];
+                assert!(backend.limiter(&clock, [monthly(10, minutes)]).acquire(call()).await.is_allowed());
+                let rule = Rule::fixed_window("monthly", first).from_first_request().key(key::given());
+                let decision = backend.limiter(&clock, [rule]).acquire(call()).await;
+                let standing = decision.standing("monthly").expect("it applies");
+                let told = (standing.remaining(), standing.reset_after());
+                let context = format!("{} UTC{minutes:+} {since:?} after {begins:?}", backend.name);
+                assert_eq!(told, (8, first.window() - since), "{context}");
+            }
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use proptest::{
     strategy::ValueTree,
     test_runner::{Config, TestRng, TestRunner},
 };
-use sluicegate::{Call, Clock, Decision, Limiter, LimiterBuilder, ManualClock, Quota};
+use sluicegate::{Call, Clock, Decision, Limiter, LimiterBuilder, ManualClock, Quota, key};
 
 use crate::{
     support::{
@@ -27,9 +27,10 @@ fn traces() -> impl Strategy<Value = Trace> {
     (prop::collection::vec(2u64..12, NAMES.len()), prop::collection::vec((pass, costs), 40))
 }
 
-fn limiter(backend: &Backend, clock: &ManualClock, amounts: &[u64]) -> Limiter {
+fn limiter(backend: &Backend, clock: &ManualClock, amounts: &[u64], shared: bool) -> Limiter {
     let builder = backend.builder().clock(Clock::manual(clock.clone()));
     let rules = NAMES.iter().zip(amounts).map(|(name, amount)| rule(name, Quota::per_minute(*amount), *amount));
+    let rules = rules.map(|rule| if shared { rule.fair_share(0.5, key::given()) } else { rule });
     rules.fold(builder, LimiterBuilder::rule).build().expect("sound")
 }
 
@@ -50,12 +51,17 @@ async fn decisions_over_several_slots_are_those_of_one_place() {
         let (amounts, steps) = traces().new_tree(&mut runner).expect("a trace").current();
         let (memory, cluster) = (Backend::memory(), Backend::cluster(version, false));
         let clock = ManualClock::new(BEGIN);
-        let (specified, spread) = (limiter(&memory, &clock, &amounts), limiter(&cluster, &clock, &amounts));
+        // Two clusters, each with tenants and without.
+        let shared = round % 4 < 2;
+        let [specified, spread] = [memory, cluster].map(|backend| limiter(&backend, &clock, &amounts, shared));
         let keys = NAMES.map(|name| format!("{name}{round}"));
         for (place, (pass, costs)) in steps.iter().enumerate() {
             clock.advance(Duration::from_millis(60 * pass));
             let entries = || NAMES.into_iter().zip(&keys).zip(costs);
-            let call = || entries().fold(Call::new(), |call, ((rule, key), cost)| call.key(rule, &**key).cost(*cost));
+            let tenant = |call: Call<'static>| if shared { call.tenant(place as u64 % 3) } else { call };
+            let call = || {
+                entries().fold(Call::new(), |call, ((rule, key), cost)| tenant(call.key(rule, key.clone()).cost(*cost)))
+            };
             let (expected, got) = (specified.acquire(call()).await, spread.acquire(call()).await);
             let context = format!("{version:?}: step {place} of {amounts:?} {:?}", &steps[..=place]);
             assert!(got.failure().is_none(), "{context}: {:?}", got.failure());

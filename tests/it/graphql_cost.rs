@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sluicegate::ManualClock;
+use sluicegate::{Limiter, ManualClock, OnFailure, RedisStore};
 
 use crate::support::{
     app::serve,
@@ -88,5 +88,74 @@ async fn queries_pay_for_what_they_touch() {
         let long = json!({ "query": format!("{{ {} }}", "a ".repeat(10_000)) });
         let response = client.post(&url).json(&long).send().await.expect("a response");
         assert_eq!(response.status(), 413);
+    }
+}
+
+/// The price of each kind of query, what it touched, and what it gets.
+#[tokio::test]
+async fn queries_are_priced_by_what_they_ask_for() {
+    let limiter = Backend::memory().limiter(&ManualClock::new(BEGIN), [example::points()]);
+    let url = format!("http://{}/graphql", serve(example::app(limiter.clone())).await);
+    let client = reqwest::Client::new();
+    let post = async |body: Value| {
+        let response = client.post(&url).json(&body).send().await.expect("a response");
+        response.json::<Value>().await.expect("JSON")
+    };
+    for (query, requested, touched) in [
+        // Fields of the shop itself are there anyway; a query is a point at least.
+        ("{ title }", 1, 0),
+        ("{ products { title } }", 1, 1),
+        ("{ products(first: 7) { title sku } }", 7, 7),
+        ("{ products(last: 7) { title } }", 1, 1),
+        ("{ products(first: -5) { title } }", 1, 1),
+        ("{ products(first: \"5\") { title } }", 1, 1),
+        ("query ($n: Int) { products(first: $n) { title } }", 3, 3),
+        ("query ($n: Int) { products(first: $unsaid) { title } }", 1, 1),
+        ("query ($n: Int) { products(first: $text) { title } }", 1, 1),
+        // Depth multiplies, and what stands side by side adds.
+        ("{ products(first: 4) { variants(first: 2) { sku } } }", 12, 12),
+        ("{ products(first: 4) { variants(first: 2) { sku } } more: products(first: 5) { title } }", 17, 17),
+        ("{ ... on Shop { products(first: 7) { ... on Product { variants(first: 2) { sku } } } } }", 21, 21),
+        // A spread is a point each time, and its fragment is paid for each time.
+        ("{ ...A ...A } fragment A on Shop { products(first: 5) { title } }", 12, 10),
+    ] {
+        let answer = post(json!({ "query": query, "variables": { "n": 3, "text": "9" } })).await;
+        let cost = &answer["extensions"]["cost"];
+        assert_eq!(
+            (&cost["requestedQueryCost"], &cost["actualQueryCost"]),
+            (&json!(requested), &json!(touched)),
+            "{query}"
+        );
+    }
+    let answer =
+        post(json!({ "query": "{ a: products(first: 2) { t: title } b: products(first: 3) { title } }" })).await;
+    let (a, b) = (&answer["data"]["a"], &answer["data"]["b"]);
+    assert_eq!((a.as_array().map(Vec::len), b.as_array().map(Vec::len)), (Some(2), Some(3)), "{answer}");
+    assert_eq!((&a[1]["t"], &b[2]["title"]), (&json!("title of shop/2"), &json!("title of shop/3")));
+    // What nobody can know the price of can never be paid.
+    let answer = post(json!({ "query": "{ ...Unknown }" })).await;
+    assert_eq!(answer["errors"][0]["extensions"]["code"], "MAX_COST_EXCEEDED");
+    let answer = post(json!({ "query": "mutation { products { title } }" })).await;
+    assert_eq!(answer["errors"][0]["message"], "only queries can be run here");
+    let answer = post(json!({ "query": "fragment A on Shop { title }" })).await;
+    assert_eq!(answer["errors"][0]["message"], "there is no query");
+}
+
+/// Where nobody can say what is left, a query that would never fit is not run all the same.
+#[tokio::test]
+async fn the_largest_queries_are_not_run_though_the_store_is_away() {
+    let away = RedisStore::connect("redis://127.0.0.1:1").expect("sound");
+    let rule = example::points().on_failure(OnFailure::Allow);
+    let limiter = Limiter::builder(away).rule(rule).build().expect("sound");
+    let url = format!("http://{}/graphql", serve(example::app(limiter)).await);
+    for (first, message) in [(1_000, Value::Null), (1_001, json!("it costs more than 1000 points"))] {
+        let body = json!({ "query": format!("{{ products(first: {first}) {{ title }} }}") });
+        let response = reqwest::Client::new().post(&url).json(&body).send().await.expect("a response");
+        let answer = response.json::<Value>().await.expect("JSON");
+        assert_eq!(
+            (&answer["errors"][0]["message"], answer["data"].is_null()),
+            (&message, !message.is_null()),
+            "{first}"
+        );
     }
 }

@@ -1,6 +1,12 @@
 //! Lists at the HTTP edge: by the client's address and by keys, and what callers are told.
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use axum::{Router, body::Body, http::Request, routing::get};
 use http::{Response, StatusCode, request::Parts};
@@ -283,4 +289,56 @@ async fn the_body_of_a_denied_address_is_not_waited_for() {
         assert_eq!(response.status(), expected, "{address}");
         assert_eq!(began.elapsed().is_zero(), expected == 403, "{address}");
     }
+}
+
+/// The lists say so once, whatever becomes of them while the request is looked at: nobody is told 500 for a body that was not read
+/// because of an entry that is gone by the next look.
+#[tokio::test]
+async fn an_entry_that_goes_between_two_looks_costs_nobody_a_500() {
+    for (allow, expected) in [(false, 403), (true, 200)] {
+        let (lists, looks) = (Arc::new(OnceLock::<Lists>::new()), Arc::new(AtomicUsize::new(0)));
+        let (seen, counted) = (Arc::clone(&lists), Arc::clone(&looks));
+        let client = key::ip().peer_by(move |_| {
+            if counted.fetch_add(1, Ordering::Relaxed) > 0 {
+                seen.get().expect("lists").remove_net("192.0.2.0/24").expect("sound");
+            }
+            Some([192, 0, 2, 1].into())
+        });
+        let lists = lists.get_or_init(|| Lists::by(client));
+        let listed = if allow { lists.allow_net("192.0.2.0/24") } else { lists.deny_net("192.0.2.0/24") };
+        listed.expect("sound");
+        let rule =
+            Rule::gcra("r", Quota::per_hour(50)).key(key::global()).cost_by_body(100, |_, body| body.len() as u64);
+        let limiter = limiter(Limiter::builder(MemoryStore::new()), [rule], lists);
+        let layer = RateLimitLayer::new(limiter.clone()).read_bodies();
+        let app = Router::new().route("/", get(handler).post(|body: String| async { body })).layer(layer);
+        let send = || Request::builder().method("POST").uri("/").body(Body::from("twelve bytes")).expect("a request");
+        let response = app.clone().oneshot(send()).await.expect("a response");
+        assert_eq!(response.status(), expected, "{allow}");
+        assert_eq!(looks.load(Ordering::Relaxed), 1, "{allow}");
+        // The next finds no entry, and is read and counted.
+        assert_eq!(app.clone().oneshot(send()).await.expect("a response").status(), 200, "{allow}");
+        let left = limiter.peek([("r", "all")]).await;
+        assert_eq!(left.standing("r").map(|rule| rule.remaining()), Some(38), "{allow}");
+    }
+}
+
+/// A layer that reads no bodies guesses no costs, also where an entry comes between two looks.
+#[tokio::test]
+async fn an_entry_that_comes_between_two_looks_has_no_cost_guessed() {
+    let (lists, looks) = (Arc::new(OnceLock::<Lists>::new()), Arc::new(AtomicUsize::new(0)));
+    let (seen, counted) = (Arc::clone(&lists), Arc::clone(&looks));
+    let client = key::ip().peer_by(move |_| {
+        if counted.fetch_add(1, Ordering::Relaxed) > 0 {
+            seen.get().expect("lists").deny_net("192.0.2.0/24").expect("sound");
+        }
+        Some([192, 0, 2, 1].into())
+    });
+    let lists = lists.get_or_init(|| Lists::by(client));
+    lists.deny_net("198.51.100.0/24").expect("sound");
+    let rule = Rule::gcra("r", Quota::per_hour(50)).key(key::global()).cost_by_body(100, |_, body| body.len() as u64);
+    let app = app(limiter(Limiter::builder(MemoryStore::new()), [rule], lists));
+    let send = || Request::builder().method("POST").uri("/").body(Body::from("twelve bytes")).expect("a request");
+    assert_eq!(app.clone().oneshot(send()).await.expect("a response").status(), 500);
+    assert_eq!(app.clone().oneshot(send()).await.expect("a response").status(), 403);
 }

@@ -32,6 +32,7 @@ mod credentials;
 mod edge;
 mod exact_time;
 mod exactness;
+mod fair_settling;
 mod fair_share;
 mod fault_breaker;
 mod fault_cancel;

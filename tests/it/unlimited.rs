@@ -58,6 +58,9 @@ async fn alone_it_asks_no_store_and_says_nothing() {
         assert!(decision.is_allowed() && decision.standings().next().is_none() && decision.failure().is_none());
     }
     assert_eq!(limiter.reset([("gold", "alice")]).await, Ok(()));
+    assert_eq!(limiter.reset_key("alice").await, Ok(()));
+    let usage = limiter.usage("alice").await.expect("nobody is asked");
+    assert!(usage.rules().all(|rule| rule.is_unlimited()), "{usage:?}");
     let app = Router::new().route("/", get(|| async {})).layer(RateLimitLayer::new(limiter));
     for _ in 0..3 {
         let response = app::ask(&app, Request::builder().uri("/").header("x-user", "alice")).await;
@@ -97,6 +100,10 @@ fn it_asks_nothing_of_a_store_and_takes_no_burst() {
         [RedisStore::builder("redis://127.0.0.1:1").no_scripts(), RedisStore::builder("redis://127.0.0.1:1").cell()]
     {
         build(builder.build().expect("sound"), [free("gold")]);
+    }
+    // Nor is there anything to share or to keep.
+    for rule in [free("gold").fair_share(0.2, key::given()), free("gold").reserve(0.2, |_| false)] {
+        assert!(rule.check().is_ok_and(|limit| limit.reserved() == 0));
     }
     let error = free("gold");
     let error = Rule::gcra(error.name(), Quota::unlimited().burst(5)).key(key::global()).check().expect_err("a burst");

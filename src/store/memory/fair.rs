@@ -3,7 +3,7 @@ use smallvec::SmallVec;
 use super::{Inner, Locked, Overflowing, shard::Full, shard_of};
 use crate::{
     algorithm::{Moment, fair},
-    store::{Answer, Ask, Line, Purpose},
+    store::{Answer, Ask, Line, Purpose, Verdict},
 };
 
 impl Inner {
@@ -14,8 +14,7 @@ impl Inner {
         at: Moment,
         overflowing: Overflowing,
     ) -> Result<Answer, Overflowing> {
-        let tenants = ask.lines.iter().filter_map(|line| Some(line.tenant?.line(line.cost)));
-        let counts: SmallVec<[Line<'_>; 4]> = ask.lines.iter().copied().chain(tenants).collect();
+        let counts = with_tenants(ask.lines, ask.purpose);
         let Locked { places, order, shards: mut locked } = self.lock_all(&counts, overflowing);
         let place_of = |hash: u64| order.binary_search(&shard_of(hash)).unwrap_or_default();
 
@@ -61,7 +60,24 @@ impl Inner {
             let Some(shard) = locked.get_mut(place_of(hash)) else { continue };
             verdicts.push(shard.finish(hash, line, key, at, one, charge));
         }
-        verdicts.truncate(ask.lines.len());
-        Ok(Answer { verdicts })
+        Ok(answer(verdicts, ask.lines, ask.purpose))
     }
+}
+
+/// The lines, then the counts of their tenants in the same order.
+pub(super) fn with_tenants<'a>(lines: &[Line<'a>], purpose: Purpose) -> SmallVec<[Line<'a>; 4]> {
+    let tenants = lines.iter().filter_map(|line| line.of_tenant(purpose));
+    lines.iter().copied().chain(tenants).collect()
+}
+
+/// The answer of these verdicts, those of lines and then of their tenants.
+pub(super) fn answer(mut verdicts: SmallVec<[Verdict; 1]>, lines: &[Line<'_>], purpose: Purpose) -> Answer {
+    let own = lines.len().min(verdicts.len());
+    let (own, tenants) = verdicts.split_at_mut(own);
+    let shared = own.iter_mut().zip(lines).filter(|(_, line)| line.of_tenant(purpose).is_some());
+    for ((verdict, _), tenant) in shared.zip(tenants) {
+        verdict.tenant_receipt = tenant.receipt;
+    }
+    verdicts.truncate(lines.len());
+    Answer { verdicts }
 }

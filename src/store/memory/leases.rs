@@ -26,7 +26,7 @@ impl Inner {
                 break;
             }
         }
-        Verdict { wait: Wait::None, remaining: 0, reset_after: 0, receipt: line.receipt }
+        Verdict { wait: Wait::None, remaining: 0, reset_after: 0, receipt: line.receipt, tenant_receipt: 0 }
     }
 
     fn renew(&self, line: &Line<'_>, at: Moment) -> Verdict {
@@ -39,7 +39,8 @@ impl Inner {
             let hash = self.hash(line, key);
             lock(self.shard(hash)).renew(hash, line, key, at)
         };
-        let lost = || Verdict { wait: Wait::Never, remaining: 0, reset_after: 0, receipt: line.receipt };
+        let lost =
+            || Verdict { wait: Wait::Never, remaining: 0, reset_after: 0, receipt: line.receipt, tenant_receipt: 0 };
         renewed(key).or_else(|| renewed(OVERFLOW)).unwrap_or_else(lost)
     }
 }

@@ -233,9 +233,9 @@ impl Inner {
             // Each turn but one adds a line to those that overflow, so this ends.
             let decided = match ask.purpose {
                 Purpose::Spend | Purpose::Peek => self.decide_all(ask, at, overflowing),
-                Purpose::Take(id) => self.settle_all(ask.lines, at, overflowing, Change::Take, id),
-                Purpose::Owe(id) => self.settle_all(ask.lines, at, overflowing, Change::Owe, id),
-                Purpose::Give(id) => self.settle_all(ask.lines, at, overflowing, Change::Give, id),
+                Purpose::Take(id) => self.settle_all(ask, at, overflowing, Change::Take, id),
+                Purpose::Owe(id) => self.settle_all(ask, at, overflowing, Change::Owe, id),
+                Purpose::Give(id) => self.settle_all(ask, at, overflowing, Change::Give, id),
                 Purpose::Renew | Purpose::Release => Ok(self.keep_leases(ask, at)),
             };
             match decided {

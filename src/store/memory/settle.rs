@@ -2,21 +2,24 @@
 
 use std::sync::PoisonError;
 
+use smallvec::SmallVec;
+
 use super::{
     Inner, Locked, Overflowing,
+    fair::{answer, with_tenants},
     shard::{Change, Full},
     shard_of,
 };
 use crate::{
     algorithm::Moment,
     observer::StoreEvent,
-    store::{Answer, Id, Line},
+    store::{Answer, Ask, Id},
 };
 
 impl Inner {
     pub(super) fn settle_all(
         &self,
-        lines: &[Line<'_>],
+        ask: &Ask<'_>,
         at: Moment,
         overflowing: Overflowing,
         change: Change,
@@ -24,7 +27,8 @@ impl Inner {
     ) -> Result<Answer, Overflowing> {
         // Held throughout, so that whoever finds the record finds the change made. These calls are rare.
         let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
-        let Locked { places, order, mut shards } = self.lock_all(lines, overflowing);
+        let lines = with_tenants(ask.lines, ask.purpose);
+        let Locked { places, order, mut shards } = self.lock_all(&lines, overflowing);
         let place_of = |hash: u64| order.binary_search(&shard_of(hash)).unwrap_or_default();
 
         let mut full = overflowing;
@@ -39,13 +43,13 @@ impl Inner {
         }
         // Real time, also where the counts go by another: a record lasts as long on every store.
         let change = if records.add(id, self.clock.now()) { change } else { Change::Nothing };
-        let (mut answer, mut banned) = (Answer::default(), Vec::new());
+        let (mut verdicts, mut banned) = (SmallVec::new(), Vec::new());
         for (line, (hash, key)) in lines.iter().zip(&places) {
             let Some(shard) = shards.get_mut(place_of(*hash)) else { continue };
             // Those that newcomers share ban nobody.
             let strikes = line.limit.is_ban() && line.receipt == 0 && *key == line.key;
             let strikes = strikes && !shard.bans(*hash, line, key, at);
-            answer.push(shard.settle(*hash, line, key, at, change));
+            verdicts.push(shard.settle(*hash, line, key, at, change));
             if strikes && shard.bans(*hash, line, key, at) {
                 banned.push(line.scope.rule().into());
             }
@@ -54,6 +58,6 @@ impl Inner {
         for rule in banned {
             self.observers.tell(&StoreEvent::Banned { rule });
         }
-        Ok(answer)
+        Ok(answer(verdicts, ask.lines, ask.purpose))
     }
 }

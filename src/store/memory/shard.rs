@@ -127,7 +127,7 @@ impl Entry {
             let idle_at = at.now + left.reset_after;
             self.label.set_idle_at(idle_at);
             let Left { remaining, reset_after } = left;
-            return Verdict { wait, remaining, reset_after, receipt: idle_at };
+            return Verdict { wait, remaining, reset_after, receipt: idle_at, tenant_receipt: 0 };
         }
         self.decide_in_steps(line, at, spend)
     }
@@ -424,7 +424,8 @@ impl Shard {
 
 fn verdict(wait: Wait, line: &Line<'_>, at: Moment, left: Left) -> Verdict {
     let Left { remaining, reset_after } = left;
-    Verdict { wait, remaining, reset_after, receipt: line.limit.params().receipt(at.now, reset_after, line.receipt) }
+    let receipt = line.limit.params().receipt(at.now, reset_after, line.receipt);
+    Verdict { wait, remaining, reset_after, receipt, tenant_receipt: 0 }
 }
 
 /// Hashes keys so that nobody outside can make them collide.

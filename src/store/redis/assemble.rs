@@ -3,6 +3,7 @@
 //! A script is the same text for the same sequence, whatever the quotas, keys and costs, so its digest is too. Names that end
 //! in `_N` belong to one rule: `level_N` becomes `level_1`, `level_2` and so on. Those in `_M` belong to the count of its tenant.
 
+use super::naming::{Naming, name};
 use crate::{
     algorithm::Params,
     store::{Line, Purpose},
@@ -11,9 +12,9 @@ use crate::{
 /// An algorithm as the scripts tell them apart.
 pub(super) type Kind = u8;
 
-/// The files, in the order of [`kind_of`].
+/// The files, in the order of [`algorithm_of`].
 const ALGORITHMS: [File; 9] = [
-    File { name: "fixed_window", text: include_str!("../../../lua/algorithms/fixed_window.lua") },
+    WINDOW,
     File { name: "sliding_log", text: include_str!("../../../lua/algorithms/sliding_log.lua") },
     File { name: "sliding_counter", text: include_str!("../../../lua/algorithms/sliding_counter.lua") },
     File { name: "token_bucket", text: include_str!("../../../lua/algorithms/token_bucket.lua") },
@@ -23,6 +24,8 @@ const ALGORITHMS: [File; 9] = [
     File { name: "ban", text: include_str!("../../../lua/algorithms/ban.lua") },
     File { name: "queue", text: include_str!("../../../lua/algorithms/queue.lua") },
 ];
+/// Also how the use of tenants is counted.
+const WINDOW: File = File { name: "fixed_window", text: include_str!("../../../lua/algorithms/fixed_window.lua") };
 const ACQUIRE: File = File { name: "acquire", text: include_str!("../../../lua/ops/acquire.lua") };
 const BATCH: File = File { name: "batch", text: include_str!("../../../lua/ops/batch.lua") };
 const FAIR: File = File { name: "fair", text: include_str!("../../../lua/ops/fair.lua") };
@@ -39,8 +42,12 @@ const MOST_LOCAL: usize = 170;
 
 /// Added to the kind of a rule that must leave more than its cost: its need is an argument of its own.
 pub(super) const SPARING: Kind = 64;
-/// The same for a rule that is shared by tenants: the counts of these come after those of all rules, in the same order.
+/// Added to that of a rule whose tenant has a part in it, and which then also has a need of its own: the counts of tenants come after
+/// those of all rules, in the same order.
 pub(super) const SHARED: Kind = 128;
+
+/// The number of a tenant's count in a batch, where those of rules are their kinds.
+const TENANT: usize = 256;
 
 /// What stands for a shadow rule, and for another.
 const SHADOW: u8 = b'1';
@@ -119,7 +126,14 @@ pub(super) fn shadow_of(lines: &[Line<'_>]) -> Option<Vec<u8>> {
     lines.iter().any(|line| line.shadow).then(|| lines.iter().map(flag).collect())
 }
 
-pub(super) fn kind_of(params: &Params) -> Kind {
+/// How a script for this purpose treats a line.
+#[inline]
+pub(super) fn kind_of(line: &Line<'_>, purpose: Purpose) -> Kind {
+    let shared = if line.of_tenant(purpose).is_some() { SHARED } else { 0 };
+    shared + algorithm_of(line.limit.params())
+}
+
+fn algorithm_of(params: &Params) -> Kind {
     match params {
         Params::FixedWindow(_) => 0,
         Params::SlidingLog(_) => 1,
@@ -138,7 +152,7 @@ pub(super) struct Assembled {
     pub(super) text: String,
     origins: Vec<(&'static str, usize)>,
     rules: Vec<(usize, File)>,
-    /// Of these rules, those that leave more than their cost.
+    /// Of these rules, those that leave more than their cost; none where nothing is judged.
     sparing: Vec<usize>,
     /// Of these, those that are shared, and the number of the tenant's count.
     shared: Vec<(usize, usize)>,
@@ -153,7 +167,9 @@ impl Assembled {
         let rules: Vec<(usize, File)> =
             (1..).zip(kinds).filter_map(|(rule, kind)| Some((rule, algorithm(*kind)?))).collect();
         let of_kind = |least: Kind| (1..).zip(kinds).filter(move |(_, kind)| **kind >= least).map(|(rule, _)| rule);
-        let (sparing, shared) = (of_kind(SPARING).collect(), of_kind(SHARED).zip(kinds.len() + 1..).collect());
+        let judges = operation == Operation::Acquire;
+        let sparing = if judges { of_kind(SPARING).collect() } else { Vec::new() };
+        let shared = of_kind(SHARED).zip(kinds.len() + 1..).collect();
         let (text, origins) = (String::new(), Vec::new());
         let mut out = Assembled { text, origins, rules, sparing, shared, wide: false, looped: false };
         out.wide = out.locals(operation) > MOST_LOCAL;
@@ -167,7 +183,7 @@ impl Assembled {
         for (rule, file) in out.rules.clone() {
             out.section(file, "judge", rule);
             out.section(file, "wait", rule);
-            if out.tenant_of(rule).is_some() {
+            if judges && out.tenant_of(rule).is_some() {
                 out.section(FAIR, "begin", rule);
                 out.section(file, "wait", rule);
                 out.section(FAIR, "end", rule);
@@ -184,7 +200,8 @@ impl Assembled {
     /// The script that makes many changes to rules of these algorithms, in this order of algorithms.
     pub(super) fn batch(kinds: &[Kind]) -> Assembled {
         let rules = kinds.iter().filter_map(|kind| Some((usize::from(*kind), algorithm(*kind)?))).collect();
-        let (text, origins, sparing, shared) = (String::new(), Vec::new(), Vec::new(), Vec::new());
+        let shared = kinds.iter().filter(|kind| **kind >= SHARED).map(|kind| (usize::from(*kind), TENANT)).collect();
+        let (text, origins, sparing) = (String::new(), Vec::new(), Vec::new());
         let mut out = Assembled { text, origins, rules, sparing, shared, wide: false, looped: true };
         out.section(ACQUIRE, "begin", 0);
         let common = COMMON_ARGS.replace(' ', ", ");
@@ -194,27 +211,42 @@ impl Assembled {
         for (rule, file) in out.rules.clone() {
             out.line("do");
             out.section(BATCH, "count", rule);
-            let args = file.words("args").split(' ').chain(["receipt", "owes"]);
-            let args: Vec<String> = args.map(|word| name(word, rule, false)).collect();
-            let names = [file.words("names"), COMMON_NAMES].join(" ");
-            out.line(&format!("local {}", join(names.split(' ').map(|word| name(word, rule, false)), ", ")));
-            out.line(&format!("local {}", args.join(", ")));
-            out.line(&format!("{}, at = unpack('<{}', ARGV[1], at)", args.join(", "), "d".repeat(args.len())));
+            let tenant = out.tenant_of(rule).map(|tenant| (tenant, WINDOW));
+            out.bind_next(rule, file, &["receipt", "owes"]);
             out.section(file, "judge", rule);
             out.section(file, "wait", rule);
+            if let Some((tenant, file)) = tenant {
+                out.section(BATCH, "tenant", rule);
+                out.bind_next(tenant, file, &["receipt"]);
+                out.section(file, "judge", tenant);
+            }
             out.section(BATCH, "record", rule);
             out.line(&format!("if {} == 1 then", name("owes", rule, false)));
-            steps(Operation::Owe, file).iter().for_each(|step| out.section(file, step, rule));
-            out.line("else");
-            steps(Operation::Give, file).iter().for_each(|step| out.section(file, step, rule));
-            out.line("end end");
-            out.section(file, "standing", rule);
-            out.write_settled(file, rule, true);
+            for operation in [Operation::Owe, Operation::Give] {
+                for (rule, file) in tenant.into_iter().chain([(rule, file)]) {
+                    steps(operation, file).iter().for_each(|step| out.section(file, step, rule));
+                }
+                out.line(if operation == Operation::Owe { "else" } else { "end end" });
+            }
+            for (rule, file) in tenant.into_iter().chain([(rule, file)]) {
+                out.section(file, "standing", rule);
+                out.write_settled(file, rule, true);
+            }
             out.section(file, "told", rule);
             out.line("end end");
         }
         out.section(BATCH, "end", 0);
         out
+    }
+
+    /// Binds the arguments of the next change in a batch, and declares its names.
+    fn bind_next(&mut self, rule: usize, file: File, more: &[&'static str]) {
+        let args = file.words("args").split(' ').chain(more.iter().copied());
+        let args: Vec<String> = args.map(|word| name(word, rule, false)).collect();
+        let names = [file.words("names"), COMMON_NAMES].join(" ");
+        self.line(&format!("local {}", join(names.split(' ').map(|word| name(word, rule, false)), ", ")));
+        self.line(&format!("local {}", args.join(", ")));
+        self.line(&format!("{}, at = unpack('<{}', ARGV[1], at)", args.join(", "), "d".repeat(args.len())));
     }
 
     /// Stores what a change has made of a rule.
@@ -259,15 +291,16 @@ impl Assembled {
 
     /// Makes the change.
     fn settle(&mut self, operation: Operation) {
-        let record = self.rules.len() + 1;
+        let counts: Vec<(usize, File)> = self.rules.iter().copied().chain(self.tenants()).collect();
+        let record = counts.len() + 1;
         self.section(SETTLE, "judged", record);
         self.line("if granted then");
-        for (rule, file) in self.rules.clone() {
+        for (rule, file) in counts.clone() {
             steps(operation, file).iter().for_each(|step| self.section(file, step, rule));
         }
         self.section(SETTLE, "record", record);
         self.line("end");
-        for (rule, file) in self.rules.clone() {
+        for (rule, file) in counts {
             self.section(file, "standing", rule);
             self.write_settled(file, rule, operation == Operation::Give);
         }
@@ -278,13 +311,14 @@ impl Assembled {
         let answers = self.rules.iter().flat_map(|(rule, _)| {
             [name("remaining", *rule, self.wide), retry(*rule, self.wide), name("reset", *rule, self.wide)]
         });
-        self.line(&format!("return {{now, {}}}", join(answers, ", ")));
+        // With the ends of the tenants' windows, by which their parts of the charge are found again.
+        let tenants = self.shared.iter().map(|(_, tenant)| name("reset", *tenant, self.wide));
+        self.line(&format!("return {{now, {}}}", join(answers.chain(tenants), ", ")));
     }
 
     /// The counts of tenants.
     fn tenants(&self) -> Vec<(usize, File)> {
-        let [file, ..] = ALGORITHMS;
-        self.shared.iter().map(|(_, tenant)| (*tenant, file)).collect()
+        self.shared.iter().map(|(_, tenant)| (*tenant, WINDOW)).collect()
     }
 
     fn tenant_of(&self, rule: usize) -> Option<usize> {
@@ -294,7 +328,8 @@ impl Assembled {
     /// The arguments of a rule, or of a tenant's count.
     fn args_of(&self, operation: Operation, rule: usize, file: File) -> Vec<&'static str> {
         let need = self.sparing.contains(&rule).then_some("need");
-        let fair = self.tenant_of(rule).map(|_| FAIR.words("args").split(' '));
+        let judges = operation == Operation::Acquire;
+        let fair = self.tenant_of(rule).filter(|_| judges).map(|_| FAIR.words("args").split(' '));
         // To give back is to know which charge.
         let receipt = (operation == Operation::Give).then_some("receipt");
         file.words("args").split(' ').chain(need).chain(fair.into_iter().flatten()).chain(receipt).collect()
@@ -339,7 +374,11 @@ impl Assembled {
 
     fn section(&mut self, file: File, section: &str, rule: usize) {
         for (number, line) in file.section(section) {
-            let key = if self.looped { "i".to_owned() } else { rule.to_string() };
+            let key = match (self.looped, rule) {
+                (false, _) => rule.to_string(),
+                (true, TENANT) => "tenant".to_owned(),
+                (true, _) => "i".to_owned(),
+            };
             let naming = Naming {
                 rule,
                 key: &key,
@@ -393,49 +432,6 @@ fn join(words: impl Iterator<Item = String>, with: &str) -> String {
     words.collect::<Vec<_>>().join(with)
 }
 
-fn name(word: &str, rule: usize, wide: bool) -> String {
-    format!("{}{word}_{rule}", if wide { "R." } else { "" })
-}
-
-/// What the names of one rule become.
-struct Naming<'a> {
-    rule: usize,
-    /// The index `[N]`.
-    key: &'a str,
-    wide: bool,
-    /// Who spares nothing needs its cost.
-    spares: bool,
-    tenant: Option<usize>,
-}
-
-impl Naming<'_> {
-    fn name(&self, word: &str) -> Option<String> {
-        match (word.strip_suffix("_N"), word.strip_suffix("_M"), self.tenant) {
-            (Some("need"), ..) if !self.spares => Some(name("cost", self.rule, self.wide)),
-            (Some(stem), ..) => Some(name(stem, self.rule, self.wide)),
-            (None, Some(stem), Some(tenant)) => Some(name(stem, tenant, self.wide)),
-            _ => (word == "N").then(|| self.key.to_owned()),
-        }
-    }
-
-    /// Copies a line, with the names that end in `_N` or `_M` and the index `[N]` made those of one rule.
-    fn copy(&self, line: &str, out: &mut String) {
-        let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-        let mut rest = line;
-        while let Some(begin) = rest.find(is_name) {
-            let (before, tail) = rest.split_at(begin);
-            let (word, after) = tail.split_at(tail.find(|letter| !is_name(letter)).unwrap_or(tail.len()));
-            out.push_str(before);
-            match self.name(word) {
-                Some(name) => out.push_str(&name),
-                None => out.push_str(word),
-            }
-            rest = after;
-        }
-        out.push_str(rest);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -466,8 +462,9 @@ mod tests {
 
     #[test]
     fn no_name_is_left_open_in_a_batch() {
-        let text = Assembled::batch(&[0, 1, 2, 3, 4, 5, 7]).text;
-        assert!(!text.contains("_N") && !text.contains("[N]") && text.contains("KEYS[i]"), "{text}");
+        let text = Assembled::batch(&[0, 1, 2, 3, 4, 5, 7, 128, 131]).text;
+        assert!(!text.contains("_N") && !text.contains("[N]") && !text.contains("_M"), "{text}");
+        assert!(text.contains("KEYS[i]") && text.contains("KEYS[tenant]"), "{text}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::{
     scripts::Script,
     wire::{self, Args},
 };
-use crate::store::{Ask, GIVE_RECORD_TTL, Id, Line, Purpose, Settlement};
+use crate::store::{Ask, GIVE_RECORD_TTL, Id, Line, Purpose, Settlement, Tenant};
 
 #[derive(Clone, Copy)]
 pub(super) enum Job<'a> {
@@ -33,11 +33,8 @@ impl Job<'_> {
 
     fn command(&self, verb: &str, script: &str, args: &Args) -> Cmd {
         let count = match self {
-            Job::Ask(ask) if ask.purpose.decides() => {
-                ask.lines.len() + ask.lines.iter().filter(|line| line.tenant.is_some()).count()
-            }
-            Job::Ask(ask) => ask.lines.len(),
-            Job::Settle(settlements) => 2 * settlements.len(),
+            Job::Ask(ask) => ask.lines.len() + tenants(ask.lines.iter(), ask.purpose).count(),
+            Job::Settle(settlements) => 2 * settlements.len() + tenants_of(settlements).count(),
         };
         let mut command = Cmd::with_capacity(4 + count, script.len() + args.as_bytes().len() + 64 * count + 16);
         command.arg(verb).arg(script);
@@ -46,11 +43,7 @@ impl Job<'_> {
                 None => {
                     command.arg(count);
                     names(&mut command, ask.lines);
-                    if ask.purpose.decides() {
-                        for tenant in ask.lines.iter().filter_map(|line| line.tenant) {
-                            command.arg(tenant.name().concat());
-                        }
-                    }
+                    names_of_tenants(&mut command, tenants(ask.lines.iter(), ask.purpose));
                     command.arg(args.as_bytes());
                     if let Some(shadow) = shadow_of(ask.lines).filter(|_| ask.purpose.decides()) {
                         command.arg(shadow);
@@ -59,6 +52,7 @@ impl Job<'_> {
                 Some(id) => {
                     command.arg(count + 1);
                     names(&mut command, ask.lines);
+                    names_of_tenants(&mut command, tenants(ask.lines.iter(), ask.purpose));
                     let record = ask.lines.first().map(|line| record_name(line, id)).unwrap_or_default();
                     command.arg(record).arg(args.as_bytes()).arg(wire::record_millis(ask.purpose));
                 }
@@ -69,6 +63,7 @@ impl Job<'_> {
                 for settlement in *settlements {
                     command.arg(record_name(&settlement.line, settlement.id));
                 }
+                names_of_tenants(&mut command, tenants_of(settlements));
                 command.arg(args.as_bytes()).arg(GIVE_RECORD_TTL.as_millis() as u64);
             }
         }
@@ -96,6 +91,22 @@ impl Call<'_> {
 fn record_name(line: &Line<'_>, id: Id) -> Vec<u8> {
     let [before, key, _] = line.name();
     [before, key, format!("}}#{:032x}", id.bits()).as_bytes()].concat()
+}
+
+/// The tenants that an ask of these lines has to do with.
+fn tenants<'a>(lines: impl Iterator<Item = &'a Line<'a>>, purpose: Purpose) -> impl Iterator<Item = &'a Tenant> {
+    lines.filter(move |line| line.of_tenant(purpose).is_some()).filter_map(|line| line.tenant)
+}
+
+fn tenants_of<'a>(settlements: &'a [&'a Settlement<'a>]) -> impl Iterator<Item = &'a Tenant> {
+    let shared = settlements.iter().filter(|one| one.line.of_tenant(one.purpose()).is_some());
+    shared.filter_map(|one| one.line.tenant)
+}
+
+fn names_of_tenants<'a>(command: &mut Cmd, tenants: impl Iterator<Item = &'a Tenant>) {
+    for tenant in tenants {
+        command.arg(tenant.name().concat());
+    }
 }
 
 /// Adds the name of each line's count.

@@ -17,6 +17,7 @@ mod greet;
 mod job;
 mod link;
 mod manager;
+mod naming;
 mod node;
 mod pace;
 mod pipe;

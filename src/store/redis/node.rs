@@ -10,7 +10,6 @@ use redis::{Cmd, Value};
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    assemble::Operation,
     cluster::Place,
     connections::{Connections, Live},
     engine::Engine,
@@ -135,14 +134,14 @@ impl Node {
     }
 
     async fn judge(&self, ask: &Ask<'_>, began: i64, live: &mut Live) -> Result<Answer, StoreError> {
-        let script = self.scripts.of(Operation::of(ask.purpose), ask.lines);
+        let script = self.scripts.of(ask.purpose, ask.lines);
         // An answer that came too late has reset the estimate of the server's clock; so it is judged once more.
         for _ in 0..2 {
             let common = self.common(ask.time, Some(ask.purpose), began);
             let args = Args::new(common, ask.lines, ask.purpose);
             let reply = self.run(Call { live, script: &script, job: Job::Ask(ask), args: &args }).await?;
             live.answered();
-            let read = wire::read(&reply, ask.lines).inspect_err(|error| live.give_up(error.clone()))?;
+            let read = wire::read(&reply, ask).inspect_err(|error| live.give_up(error.clone()))?;
             let now = match &read {
                 Reply::Answer { now, .. } | Reply::Expired { now } => *now,
             };

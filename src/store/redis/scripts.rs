@@ -8,8 +8,8 @@ use std::{
 
 use smallvec::SmallVec;
 
-use super::assemble::{Assembled, Kind, Operation, SHARED, SPARING, kind_of};
-use crate::store::Line;
+use super::assemble::{Assembled, Kind, Operation, SPARING, kind_of};
+use crate::store::{Line, Purpose};
 
 pub(super) type Kinds = SmallVec<[Kind; 8]>;
 
@@ -68,7 +68,8 @@ impl Script {
 const MOST: usize = 1_024;
 
 impl Scripts {
-    pub(super) fn of(&self, operation: Operation, lines: &[Line<'_>]) -> Arc<Script> {
+    pub(super) fn of(&self, purpose: Purpose, lines: &[Line<'_>]) -> Arc<Script> {
+        let operation = Operation::of(purpose);
         let known = match operation {
             Operation::Acquire => &self.acquire,
             Operation::Take => &self.take,
@@ -77,12 +78,14 @@ impl Scripts {
             Operation::Leases => &self.leases,
         };
         let lines = if operation == Operation::Leases { &[] } else { lines };
-        let leaves = |line: &Line<'_>| match operation {
-            Operation::Acquire if line.tenant.is_some() => SHARED,
-            Operation::Acquire if line.need() > line.cost => SPARING,
-            _ => 0,
+        let kind = |line: &Line<'_>| {
+            let kind = kind_of(line, purpose);
+            if kind < SPARING && operation == Operation::Acquire && line.need() > line.cost {
+                kind + SPARING
+            } else {
+                kind
+            }
         };
-        let kind = |line: &Line<'_>| kind_of(line.limit.params()) + leaves(line);
         let kinds: Kinds = lines.iter().map(kind).collect();
         let has_peek = operation == Operation::Acquire;
         find(known, kinds, |kinds| Script::new(Assembled::new(operation, kinds), has_peek))

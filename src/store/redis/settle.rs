@@ -35,7 +35,7 @@ impl Node {
             return Ok(());
         }
         // Those of one algorithm together, since the script has a loop for each.
-        let kind = |settlement: &Settlement<'_>| kind_of(settlement.line.limit.params());
+        let kind = |settlement: &Settlement<'_>| kind_of(&settlement.line, settlement.purpose());
         let mut sorted: SmallVec<[&Settlement<'_>; 16]> = settlements.iter().collect();
         sorted.sort_by_key(|settlement| kind(settlement));
         let mut kinds: super::scripts::Kinds = sorted.iter().map(|settlement| kind(settlement)).collect();
@@ -46,7 +46,7 @@ impl Node {
         let live = self.live(used).await?;
         for _ in 0..2 {
             let groups = sorted.chunk_by(|one, other| kind(one) == kind(other));
-            let args = Args::batch(self.common(time, None, began), groups);
+            let args = Args::batch(self.common(time, None, began), sorted.len(), groups);
             let reply = self.run(Call { live, script: &script, job: Job::Settle(&sorted), args: &args }).await?;
             live.answered();
             let done = match &reply {

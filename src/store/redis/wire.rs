@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use crate::{
     algorithm::{EXACT, Fair, Params, Parts, fixed_window::Start},
     error::{StoreError, StoreErrorKind},
-    store::{Answer, Change, GIVE_RECORD_TTL, Line, Purpose, RECORD_TTL, Settlement, Verdict, Wait},
+    store::{Answer, Ask, Change, GIVE_RECORD_TTL, Line, Purpose, RECORD_TTL, Settlement, Verdict, Wait},
 };
 
 /// The arguments of a script: doubles, so that neither side formats or parses digits.
@@ -36,23 +36,33 @@ impl Args {
                 _ => {}
             }
         }
-        if purpose.decides() {
-            for (line, tenant) in lines.iter().filter_map(|line| Some((line, line.tenant?))) {
-                args.line(&tenant.line(line.cost));
+        for tenant in lines.iter().filter_map(|line| line.of_tenant(purpose)) {
+            args.line(&tenant);
+            if let Purpose::Give(_) = purpose {
+                args.all([tenant.receipt]);
             }
         }
         args
     }
 
     /// For many changes, those of one algorithm in a group.
-    pub(super) fn batch<'a>(common: [f64; 5], groups: impl Iterator<Item = &'a [&'a Settlement<'a>]>) -> Args {
+    pub(super) fn batch<'a>(
+        common: [f64; 5],
+        changes: usize,
+        groups: impl Iterator<Item = &'a [&'a Settlement<'a>]>,
+    ) -> Args {
         let mut args = Args(SmallVec::new());
         common.into_iter().for_each(|number| args.push(number));
+        args.push(changes as f64);
         for group in groups {
             args.push(group.len() as f64);
             for settlement in group {
                 args.line(&settlement.line);
                 args.all([settlement.line.receipt, u64::from(settlement.change == Change::Owe)]);
+                if let Some(tenant) = settlement.line.of_tenant(settlement.purpose()) {
+                    args.line(&tenant);
+                    args.all([tenant.receipt]);
+                }
             }
         }
         args
@@ -141,8 +151,9 @@ pub(super) fn garbled() -> StoreError {
     StoreError::new(StoreErrorKind::Garbled, "the server's reply makes no sense for a decision script")
 }
 
-/// Reads the reply to an ask of these lines. Whatever makes no sense is an error.
-pub(super) fn read(reply: &Value, lines: &[Line<'_>]) -> Result<Reply, StoreError> {
+/// Reads the reply to an ask. Whatever makes no sense is an error.
+pub(super) fn read(reply: &Value, ask: &Ask<'_>) -> Result<Reply, StoreError> {
+    let lines = ask.lines;
     let Value::Array(values) = reply else { return Err(garbled()) };
     let mut numbers = values.iter().map(|value| match value {
         Value::Int(number) => Ok(*number),
@@ -154,13 +165,17 @@ pub(super) fn read(reply: &Value, lines: &[Line<'_>]) -> Result<Reply, StoreErro
     if values.len() == 1 {
         return Ok(Reply::Expired { now });
     }
-    if values.len() != 1 + 3 * lines.len() {
+    let is_shared = |line: &&Line<'_>| line.of_tenant(ask.purpose).is_some();
+    let own = 1 + 3 * lines.len();
+    if values.len() != own + lines.iter().filter(is_shared).count() {
         return Err(garbled());
     }
+    let positive = |number: i64| u64::try_from(number).map_err(|_| garbled());
+    let (own, tenants) = values.split_at(own);
+    let mut tenants = tenants.iter();
     let mut verdicts = SmallVec::new();
-    for (line, values) in lines.iter().zip(values.get(1..).unwrap_or_default().chunks_exact(3)) {
+    for (line, values) in lines.iter().zip(own.get(1..).unwrap_or_default().chunks_exact(3)) {
         let [Value::Int(remaining), Value::Int(retry), Value::Int(reset)] = values else { return Err(garbled()) };
-        let positive = |number: i64| u64::try_from(number).map_err(|_| garbled());
         let wait = match *retry {
             0 => Wait::None,
             -1 => Wait::Never,
@@ -170,7 +185,12 @@ pub(super) fn read(reply: &Value, lines: &[Line<'_>]) -> Result<Reply, StoreErro
         };
         let (remaining, reset_after) = (positive(*remaining)?, positive(*reset)?);
         let receipt = line.limit.params().receipt(now, reset_after, line.receipt);
-        verdicts.push(Verdict { wait, remaining, reset_after, receipt });
+        let tenant_receipt = match is_shared(&line).then(|| tenants.next()) {
+            Some(Some(Value::Int(reset))) => now.saturating_add(positive(*reset)?),
+            Some(_) => return Err(garbled()),
+            None => 0,
+        };
+        verdicts.push(Verdict { wait, remaining, reset_after, receipt, tenant_receipt });
     }
     Ok(Reply::Answer { now, answer: Answer { verdicts } })
 }
@@ -180,7 +200,7 @@ mod tests {
     use super::*;
     use crate::{
         limit::{Algorithm, Limit, Quota},
-        store::Scope,
+        store::{Scope, Time},
     };
     use proptest::prelude::*;
 
@@ -210,11 +230,15 @@ mod tests {
         (Scope::new("n", "r"), limit.expect("a quota"))
     }
 
+    fn ask<'a>(lines: &'a [Line<'a>]) -> Ask<'a> {
+        Ask { lines, purpose: Purpose::Spend, time: Time::Store }
+    }
+
     proptest! {
         #[test]
         fn no_reply_panics(reply in value(), lines in 0usize..5) {
             let (scope, limit) = any_rule();
-            let _ = read(&reply, &vec![Line::new(&scope, b"k", &limit, 1); lines]);
+            let _ = read(&reply, &ask(&vec![Line::new(&scope, b"k", &limit, 1); lines]));
         }
 
         /// Numbers alone, and as many as there should be: an answer comes out whole or not at all.
@@ -222,7 +246,7 @@ mod tests {
         fn no_numbers_panic(numbers in prop::collection::vec(prop_oneof![any::<i64>(), -2..3i64, Just(i64::MIN)], 0..14), lines in 0usize..5) {
             let reply = Value::Array(numbers.iter().copied().map(Value::Int).collect());
             let (scope, limit) = any_rule();
-            if let Ok(Reply::Answer { answer, .. }) = read(&reply, &vec![Line::new(&scope, b"k", &limit, 1); lines]) {
+            if let Ok(Reply::Answer { answer, .. }) = read(&reply, &ask(&vec![Line::new(&scope, b"k", &limit, 1); lines])) {
                 prop_assert_eq!(answer.verdicts().len(), lines);
                 prop_assert!(numbers.iter().all(|number| *number >= -1));
             }
@@ -236,9 +260,9 @@ mod tests {
         let ints = |numbers: &[i64]| Value::Array(numbers.iter().copied().map(Value::Int).collect());
         for reply in [ints(&[]), ints(&[-1]), ints(&[5, 1, 0]), ints(&[5, -1, 0, 0]), ints(&[5, 1, -2, 0]), Value::Okay]
         {
-            let error = read(&reply, &lines).expect_err("an error");
+            let error = read(&reply, &ask(&lines)).expect_err("an error");
             assert_eq!(error.kind(), StoreErrorKind::Garbled);
         }
-        assert_eq!(read(&ints(&[5]), &lines), Ok(Reply::Expired { now: 5 }));
+        assert_eq!(read(&ints(&[5]), &ask(&lines)), Ok(Reply::Expired { now: 5 }));
     }
 }

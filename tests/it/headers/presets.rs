@@ -31,8 +31,10 @@ fn map(fields: &[(&str, &str)]) -> BTreeMap<String, String> {
     fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-const ALLOWED: Verdict = Verdict { wait: Wait::None, remaining: 42, reset_after: 17_000_100, receipt: 0 };
-const REFUSED: Verdict = Verdict { wait: Wait::Micros(17_000_100), remaining: 3, reset_after: 17_000_100, receipt: 0 };
+const ALLOWED: Verdict =
+    Verdict { wait: Wait::None, remaining: 42, reset_after: 17_000_100, receipt: 0, tenant_receipt: 0 };
+const REFUSED: Verdict =
+    Verdict { wait: Wait::Micros(17_000_100), remaining: 3, reset_after: 17_000_100, receipt: 0, tenant_receipt: 0 };
 
 fn since_epoch() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("after it")
@@ -164,7 +166,7 @@ async fn openai() {
         (3_600_020_000, "1h0m0.02s"),
         (86_400_000_000, "24h0m0s"),
     ] {
-        let verdict = Verdict { wait: Wait::None, remaining: 42, reset_after, receipt: 0 };
+        let verdict = Verdict { wait: Wait::None, remaining: 42, reset_after, receipt: 0, tenant_receipt: 0 };
         assert_eq!(
             shown(headers().openai("tokens"), "r", verdict).await,
             map(&[
@@ -188,7 +190,7 @@ async fn anthropic() {
 /// The reset is told to the second; far ones stop where four digits of a year do.
 #[tokio::test]
 async fn dates_far_off() {
-    let verdict = Verdict { wait: Wait::None, remaining: 1, reset_after: u64::MAX, receipt: 0 };
+    let verdict = Verdict { wait: Wait::None, remaining: 1, reset_after: u64::MAX, receipt: 0, tenant_receipt: 0 };
     let shown = shown(headers().anthropic("r").cap(Duration::MAX), "r", verdict).await;
     assert_eq!(shown["anthropic-ratelimit-r-reset"], "9999-12-31T23:59:59Z");
 }

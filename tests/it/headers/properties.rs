@@ -36,7 +36,7 @@ fn cases() -> impl Strategy<Value = Vec<Case>> {
             name,
             amount,
             window,
-            verdict: Verdict { wait, remaining, reset_after, receipt: 0 },
+            verdict: Verdict { wait, remaining, reset_after, receipt: 0, tenant_receipt: 0 },
         };
         rules.into_iter().map(case).collect()
     })
@@ -140,7 +140,7 @@ proptest! {
     /// Until the year 9900. Both come from one reading of the clock, so they are the same second.
     #[test]
     fn of_dates(reset_after in 0u64..248_000_000_000_000_000) {
-        let verdict = Verdict { wait: Wait::None, remaining: 1, reset_after, receipt: 0 };
+        let verdict = Verdict { wait: Wait::None, remaining: 1, reset_after, receipt: 0, tenant_receipt: 0 };
         let case = Case { name: "r".into(), amount: 9, window: 1_000_000, verdict };
         let headers = fields(headers().anthropic("r").x_ratelimit().cap(Duration::MAX), &[case]);
         let Ok(ResetTime::DateTime(at)) = ResetTime::try_from(text(&headers, "anthropic-ratelimit-r-reset")) else {

@@ -46,7 +46,7 @@ fn refusing(wait: u64) -> RateLimitLayer {
 }
 
 fn refusal(wait: u64) -> Verdict {
-    Verdict { wait: Wait::Micros(wait), remaining: 0, reset_after: wait, receipt: 0 }
+    Verdict { wait: Wait::Micros(wait), remaining: 0, reset_after: wait, receipt: 0, tenant_receipt: 0 }
 }
 
 /// Had each of a hundred even chances, all would agree once in 2^99 runs.
@@ -237,7 +237,7 @@ proptest! {
         let rules = (0..waits.len()).map(|n| Rule::fixed_window(&n.to_string(), Quota::per_day(9)).key(key::global()));
         let verdicts = waits.iter().map(|wait| match wait {
             Some(wait) => refusal(*wait),
-            None => Verdict { wait: Wait::None, remaining: 3, reset_after: u64::MAX, receipt: 0 },
+            None => Verdict { wait: Wait::None, remaining: 3, reset_after: u64::MAX, receipt: 0, tenant_receipt: 0 },
         });
         let headers = headers().ietf().cap(Duration::MAX).build().expect("sound");
         let app = routes().layer(RateLimitLayer::new(scripted(rules, verdicts.collect())).headers(headers));

@@ -54,7 +54,7 @@ fn verdict(
         _ => Wait::Micros(until(retry)?),
     };
     let reset_after = if remaining == throttle.capacity { 0 } else { until(reset)? };
-    Ok(Verdict { wait, remaining, reset_after, receipt: throttle.receipt(sent, remaining) })
+    Ok(Verdict { wait, remaining, reset_after, receipt: throttle.receipt(sent, remaining), tenant_receipt: 0 })
 }
 
 /// Microseconds that are not less than what the module cut to whole seconds.

@@ -116,7 +116,7 @@ impl Cluster {
                 // A shadow that does not fit was not charged.
                 let returned = granted_here && verdict.wait.fits();
                 if returned && line.cost > 0 {
-                    granted.push(Kept::new(share.slot, &Line { receipt: verdict.receipt, ..*line }));
+                    granted.push(Kept::new(share.slot, &line.charged(verdict)));
                 }
                 if let Some(known) = verdicts.get_mut(*place) {
                     *known = Some(if returned { before(line, verdict) } else { *verdict });
@@ -169,7 +169,7 @@ mod tests {
         let (scope, rule) = (Scope::new("n", "r"), Rule::gcra("r", Quota::per_second(10)).key(key::given()));
         let limit = rule.check().expect("sound");
         let stood = |cost, remaining| {
-            let after = Verdict { wait: Wait::None, remaining, reset_after: 500, receipt: 7 };
+            let after = Verdict { wait: Wait::None, remaining, reset_after: 500, receipt: 7, tenant_receipt: 0 };
             let before = before(&Line::new(&scope, b"k", &limit, cost), &after);
             assert_eq!((before.wait, before.receipt), (Wait::None, 7));
             (before.remaining, before.reset_after)

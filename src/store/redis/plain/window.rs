@@ -82,6 +82,6 @@ impl Window {
     pub(super) fn left(&self, count: u64, at: u64) -> Verdict {
         let reset_after = if count == 0 { 0 } else { self.end.saturating_sub(at) };
         let remaining = self.limit.saturating_sub(count);
-        Verdict { wait: Wait::None, remaining, reset_after, receipt: self.end }
+        Verdict { wait: Wait::None, remaining, reset_after, receipt: self.end, tenant_receipt: 0 }
     }
 }
