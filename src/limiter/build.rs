@@ -133,6 +133,7 @@ impl LimiterBuilder {
         let mut rules = Vec::new();
         for (index, rule) in (0u16..).zip(self.rules) {
             let limit = rule.check()?;
+            self.clock.suits(&rule.name, &limit)?;
             if !names.insert(Arc::clone(&rule.name)) {
                 return Err(BuildError::rule(
                     &rule.name,

@@ -18,6 +18,7 @@ mod cell;
 mod charge_crashes;
 mod charges;
 mod check;
+mod clock_warnings;
 mod cluster;
 mod cluster_apart;
 mod cluster_engines;

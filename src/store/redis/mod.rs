@@ -25,6 +25,7 @@ mod replicas;
 mod scripts;
 mod sentinel;
 mod settle;
+mod skew;
 mod slot;
 mod sockets;
 mod supply;
