@@ -21,6 +21,7 @@ mod check;
 mod clock_warnings;
 mod cluster;
 mod cluster_apart;
+mod cluster_empty;
 mod cluster_engines;
 mod cluster_faults;
 mod cluster_plain;
