@@ -134,6 +134,15 @@ pub enum StoreEvent {
         /// The rule whose ban it is.
         rule: Arc<str>,
     },
+    /// With [`Clock::application`](crate::Clock::application): this machine's clock differs from the server's by more than half the
+    /// tolerance. Another process may be as far off the other way, and limits admit too much then. Looked for with the first decision,
+    /// and twice a minute.
+    ClockSkewed {
+        /// By how many microseconds this machine's clock is ahead, at least; below zero, behind.
+        ahead: i64,
+        /// The tolerance, in microseconds.
+        tolerance: u64,
+    },
 }
 
 /// Those who watch a store, and the log.
@@ -146,7 +155,7 @@ pub(crate) struct Observers {
     since: OnceLock<Instant>,
 }
 
-const KINDS: usize = 15;
+const KINDS: usize = 16;
 
 impl Observers {
     pub(crate) fn add(&self, observer: &Arc<dyn Observer>) {
@@ -181,6 +190,7 @@ impl Observers {
             StoreEvent::NotSettled { .. } => 12,
             StoreEvent::LeasesLost { .. } => 13,
             StoreEvent::Banned { .. } => 14,
+            StoreEvent::ClockSkewed { .. } => 15,
         };
         let now = 1_000_000 + crate::limit::micros(self.since.get_or_init(Instant::now).elapsed());
         let Some(logged) = self.logged.get(kind) else { return };
@@ -219,6 +229,9 @@ impl Observers {
             }
             StoreEvent::LeasesLost { leases } => tracing::warn!(leases, "places under a concurrency rule were lost"),
             StoreEvent::Banned { rule } => tracing::info!(%rule, "a key was banned"),
+            StoreEvent::ClockSkewed { ahead, tolerance } => {
+                tracing::warn!("{}", crate::clock::warning(*ahead, *tolerance))
+            }
             StoreEvent::Overflowed => {
                 tracing::warn!(
                     "the memory store is full: new keys share one count per rule; raise MemoryStore::max_keys"

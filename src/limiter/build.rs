@@ -117,7 +117,7 @@ impl LimiterBuilder {
     ///
     /// When a rule, a quota, a name or the namespace cannot be: the error names the rule, the field and what would be right.
     pub fn build(self) -> Result<Limiter, BuildError> {
-        let ground = Ground::new(self.namespace, self.same_slot, self.on_failure)?;
+        let ground = Ground::new(self.namespace, self.same_slot, self.on_failure, self.clock.clone())?;
         let least = usize::from(!self.wanted.is_given());
         if !(least..=MOST_RULES).contains(&self.rules.len()) {
             let text = format!("{} rules; give {least} to {MOST_RULES}", self.rules.len());

@@ -6,6 +6,7 @@ use super::{
     rules::{CheckedRule, Rules, SharedBy},
 };
 use crate::{
+    clock::Clock,
     error::BuildError,
     limit::{Limit, OnFailure, RollOut, Rule},
     store::{Scope, Store, TenantCount},
@@ -19,16 +20,22 @@ pub(super) struct Ground {
     namespace: String,
     same_slot: bool,
     on_failure: OnFailure,
+    clock: Clock,
 }
 
 impl Ground {
-    pub(super) fn new(namespace: String, same_slot: bool, on_failure: OnFailure) -> Result<Ground, BuildError> {
+    pub(super) fn new(
+        namespace: String,
+        same_slot: bool,
+        on_failure: OnFailure,
+        clock: Clock,
+    ) -> Result<Ground, BuildError> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         if !(1..=64).contains(&namespace.len()) || !namespace.bytes().all(allowed) {
             let text = format!("{namespace:?} cannot begin a key; use 1 to 64 letters, digits and ._-");
             return Err(BuildError::new("namespace", text));
         }
-        Ok(Ground { namespace, same_slot, on_failure })
+        Ok(Ground { namespace, same_slot, on_failure, clock })
     }
 
     /// The namespace as it stands in the names of counts.
@@ -61,6 +68,7 @@ impl Ground {
         on_failure: Option<OnFailure>,
     ) -> Result<Option<CheckedRule>, BuildError> {
         let limit = rule.check()?;
+        self.clock.suits(&rule.name, &limit)?;
         let scope = self.scope(&rule.name)?;
         let shared = rule.fair_share.zip(limit.for_tenants()).map(|(fair, limit)| SharedBy {
             key: fair.tenant,

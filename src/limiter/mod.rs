@@ -232,7 +232,8 @@ impl Limiter {
 
     /// Looks whether the store can decide for this limiter, and what is unsafe about it: of a server its version, role, eviction
     /// policy, script support, and permissions that are missing, with the line that adds them; and what each process admits while
-    /// the store is away. For the start of an application, or an operator; requests do not wait for it.
+    /// the store is away. With [`Clock::application`] also whether this machine's clock is too far from the server's. For the start of an
+    /// application, or an operator; requests do not wait for it.
     ///
     /// It tries what it needs on a key of its own in the limiter's namespace, which is gone afterwards.
     ///
@@ -246,7 +247,9 @@ impl Limiter {
     /// # }
     /// ```
     pub async fn check(&self) -> Report {
-        self.0.store.check(&self.0.namespace).await
+        let mut report = self.0.store.check(&self.0.namespace).await;
+        self.0.clock.tell(&mut report);
+        report
     }
 
     #[cold]

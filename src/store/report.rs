@@ -7,6 +7,8 @@ pub struct Report {
     problems: Vec<String>,
     warnings: Vec<String>,
     notes: Vec<String>,
+    /// How many microseconds this machine's clock is ahead of the store's, if that is known.
+    clock: Option<i64>,
 }
 
 impl Report {
@@ -38,6 +40,15 @@ impl Report {
     /// Adds what works and is unsafe.
     pub fn warn(&mut self, text: impl Into<String>) {
         self.warnings.push(text.into());
+    }
+
+    /// Adds how many microseconds this machine's clock is ahead of that of a part of the store. The largest difference counts.
+    pub(crate) fn clock(&mut self, ahead: Option<i64>) {
+        self.clock = self.clock.into_iter().chain(ahead).max_by_key(|ahead| ahead.unsigned_abs());
+    }
+
+    pub(crate) fn clock_ahead(&self) -> Option<i64> {
+        self.clock
     }
 
     /// Adds what was found.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sluicegate::{BuildError, Limiter, MemoryStore, Quota, RedisStore, Rule, key};
+use sluicegate::{BuildError, Clock, Limiter, MemoryStore, Quota, RedisStore, Rule, key};
 
 fn build(rules: impl IntoIterator<Item = Rule>) -> BuildError {
     let builder = Limiter::builder(MemoryStore::new());
@@ -46,6 +46,23 @@ fn every_fault_names_the_rule_the_field_and_the_remedy() {
         assert!(error.to_string().starts_with(&format!("rule `r`: {field}: ")), "{error}");
         assert!(error.to_string().contains(remedy), "{error}");
     }
+}
+
+/// A faster clock would take for expired what is renewed in time.
+#[test]
+fn leases_are_longer_than_application_clocks_may_differ() {
+    let build = |clock: Clock, millis| {
+        let rule = Rule::concurrency("r", 5).lease(Duration::from_millis(millis)).key(key::global());
+        Limiter::builder(MemoryStore::new()).clock(clock).rule(rule).build()
+    };
+    let second = Clock::application().tolerance(Duration::from_secs(1));
+    for (clock, least, text) in [(Clock::application(), 300, "300ms or more"), (second, 3_000, "3s or more")] {
+        let error = build(clock.clone(), least - 1).expect_err("too short");
+        assert_eq!((error.rule_name(), error.field()), (Some("r"), "lease"), "{error}");
+        assert!(error.to_string().contains(text), "{error}");
+        assert!(build(clock, least).is_ok());
+    }
+    assert!(build(Clock::store(), 100).is_ok());
 }
 
 #[test]

@@ -26,6 +26,7 @@ mod replicas;
 mod scripts;
 mod sentinel;
 mod settle;
+mod skew;
 mod slot;
 mod sockets;
 mod supply;

@@ -18,6 +18,7 @@ use super::{
     functions::Functions,
     job::{self, Call, Job},
     scripts::{Given, Script, Scripts},
+    skew::{self, Skew},
     wire::{self, Args, Reply},
 };
 use crate::{
@@ -49,6 +50,7 @@ pub(super) struct Node {
     /// Scripts for giving back that this server has.
     pub(super) given: Given,
     pub(super) clock: ServerClock,
+    pub(super) skew: Skew,
     pub(super) deadline: Duration,
     pub(super) observers: Arc<Observers>,
 }
@@ -94,11 +96,29 @@ impl Node {
         if self.is_replica && ask.purpose != Purpose::Peek {
             return Err(StoreError::new(StoreErrorKind::Permanent, "a replica changes no counts"));
         }
-        match self.engine {
+        let answer = match self.engine {
             Engine::Script | Engine::Functions => self.decide_by_script(ask, age, used).await,
             // Boxed: they are seldom used, and would make the future of every call larger.
             Engine::Cell => Box::pin(self.decide_by_cell(ask, used)).await,
             Engine::Plain => Box::pin(self.decide_plainly(ask, used)).await,
+        };
+        if let Time::Application { now, tolerance } = ask.time
+            && answer.is_ok()
+            && self.skew.is_due(now)
+        {
+            self.look_at_clock(used.as_ref(), tolerance);
+        }
+        answer
+    }
+
+    /// Has it told if this machine's clock is too far from the server's.
+    #[cold]
+    fn look_at_clock(&self, used: Option<&Live>, tolerance: u64) {
+        // The module goes by the server's clock in any case.
+        if let Some(live) = used
+            && self.engine != Engine::Cell
+        {
+            skew::look(live.clone(), tolerance, self.deadline, Arc::clone(&self.observers));
         }
     }
 

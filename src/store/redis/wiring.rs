@@ -18,6 +18,7 @@ use super::{
     node::Node,
     scripts::{Given, Scripts},
     sentinel::Sentinels,
+    skew::Skew,
     supply::Supply,
 };
 use crate::{error::BuildError, observer::Observers};
@@ -76,6 +77,7 @@ impl Wiring {
             functions: Functions::default(),
             given: Given::default(),
             clock: ServerClock::new(),
+            skew: Skew::default(),
             deadline: self.deadline,
             observers: Arc::clone(&self.observers),
         }

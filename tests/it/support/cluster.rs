@@ -18,7 +18,7 @@ pub const SLOTS: u16 = 16_384;
 pub const CLUSTERS: [Version; 2] = [Version::Redis7, Version::Valkey9];
 
 pub struct Cluster {
-    /// The primaries first, then the replicas of each in turn.
+    /// The primaries first, then the replicas of each in turn, then those without slots.
     pub nodes: Vec<Server>,
     primaries: usize,
     /// Where clients are told to go: the nodes' own ports, unless others were given.
@@ -32,6 +32,8 @@ pub struct Shape<'a> {
     pub primaries: usize,
     /// For each primary.
     pub replicas: usize,
+    /// Primaries that own no slots.
+    pub slotless: usize,
     /// The ports that clients are told of, where proxies listen: one for each node, or none.
     pub announced: &'a [u16],
     /// The servers' ports, where they must be known before: for proxies. One for each node, or none.
@@ -40,7 +42,8 @@ pub struct Shape<'a> {
     pub settings: &'a [Vec<String>],
 }
 
-pub const PLAIN: Shape<'static> = Shape { primaries: 3, replicas: 0, announced: &[], ports: &[], settings: &[] };
+pub const PLAIN: Shape<'static> =
+    Shape { primaries: 3, replicas: 0, slotless: 0, announced: &[], ports: &[], settings: &[] };
 
 impl Cluster {
     /// Three primaries that all tests share. Do no harm to it, and give each test a namespace of its own.
@@ -50,7 +53,7 @@ impl Cluster {
     }
 
     pub fn start(version: Version, shape: Shape<'_>) -> Cluster {
-        let count = shape.primaries * (1 + shape.replicas);
+        let count = shape.primaries * (1 + shape.replicas) + shape.slotless;
         let ports: Vec<u16> = (0..count).map(|node| *shape.ports.get(node).unwrap_or(&cluster_port())).collect();
         let announced: Vec<u16> = (0..count).map(|node| *shape.announced.get(node).unwrap_or(&ports[node])).collect();
         let mut files = Vec::new();
@@ -68,11 +71,11 @@ impl Cluster {
             nodes.push(Server::start_on(version, *port, &[&more[..], &announce, &quick, &settings].concat()));
         }
         let cluster = Cluster { nodes, primaries: shape.primaries, announced, files };
-        cluster.form();
+        cluster.form(shape.replicas);
         cluster
     }
 
-    fn form(&self) {
+    fn form(&self, replicas: usize) {
         let share = usize::from(SLOTS).div_ceil(self.primaries);
         for (place, node) in self.nodes.iter().enumerate() {
             node.ask::<()>(cmd("CLUSTER").arg("SET-CONFIG-EPOCH").arg(place + 1));
@@ -87,7 +90,7 @@ impl Cluster {
         }
         let known = format!("cluster_known_nodes:{}", self.nodes.len());
         self.until("all nodes know all", |node| node.info().contains(&known));
-        for (place, node) in self.nodes.iter().enumerate().skip(self.primaries) {
+        for (place, node) in self.nodes.iter().enumerate().skip(self.primaries).take(self.primaries * replicas) {
             let primary = self.nodes[place % self.primaries].id();
             until("the primary is known", || node.try_ask::<()>(cmd("CLUSTER").arg("REPLICATE").arg(&primary)).is_ok());
         }
@@ -95,7 +98,7 @@ impl Cluster {
             let replication: String = node.ask(cmd("INFO").arg("replication"));
             let Value::Array(ranges) = node.ask(cmd("CLUSTER").arg("SLOTS")) else { return false };
             // First, last, the primary, and its replicas.
-            let complete = |range: &Value| matches!(range, Value::Array(parts) if parts.len() == 2 + self.nodes.len() / self.primaries);
+            let complete = |range: &Value| matches!(range, Value::Array(parts) if parts.len() == 3 + replicas);
             node.info().contains("cluster_state:ok")
                 && !replication.contains("master_link_status:down")
                 && ranges.len() == self.primaries
@@ -161,6 +164,39 @@ impl Cluster {
         setslot(source, "NODE", &target_id);
         // Or the next move of the slot may be undone by one who has not heard of this one.
         self.until("all nodes know where the slot is", |node| node.owner_of(slot).as_ref() == Some(&target_id));
+    }
+}
+
+impl Cluster {
+    /// Gives all slots of a primary, and what is in them, to one whose epoch is higher.
+    pub async fn empty(&self, from: usize, to: usize) {
+        let (source, target) = (&self.nodes[from], self.nodes[to].id());
+        let slots = || (0..SLOTS).filter(|slot| self.owner(*slot) == from);
+        let of_each = |node: &Server, command: &dyn Fn(&mut redis::Pipeline, u16)| -> Vec<Value> {
+            let mut commands = redis::pipe();
+            slots().for_each(|slot| command(&mut commands, slot));
+            let client = redis::Client::open(node.url()).expect("an address");
+            commands.query(&mut client.get_connection().expect("a connection")).expect("answers")
+        };
+        let counts = of_each(source, &|commands, slot| {
+            commands.cmd("CLUSTER").arg("COUNTKEYSINSLOT").arg(slot);
+        });
+        for (slot, _) in slots().zip(counts).filter(|(_, count)| *count != Value::Int(0)) {
+            self.migrate(slot, from, to, async || {}).await;
+        }
+        // The new owner first, then the old one.
+        let others = (0..self.nodes.len()).filter(|place| ![from, to].contains(place));
+        for place in [to, from].into_iter().chain(others) {
+            of_each(&self.nodes[place], &|commands, slot| {
+                commands.cmd("CLUSTER").arg("SETSLOT").arg(slot).arg("NODE").arg(&target);
+            });
+        }
+        let (source, [first, last]) = (source.id(), [slots().min(), slots().max()].map(Option::unwrap_or_default));
+        self.until("all nodes know that it is empty", |node| {
+            let nodes: String = node.ask(cmd("CLUSTER").arg("NODES"));
+            let is_empty = nodes.lines().any(|line| line.starts_with(&source) && line.split(' ').count() == 8);
+            is_empty && [first, last].iter().all(|slot| node.owner_of(*slot).as_ref() == Some(&target))
+        });
     }
 }
 

@@ -67,11 +67,6 @@ impl Faulted {
         Faulted { server, proxy, load, direct, before, held, _alone }
     }
 
-    /// Connections and tasks are as before the fault; memory may hold what the test has noted.
-    pub async fn leaves_only_notes(&self) {
-        self.held.but_memory_is_given_back().await;
-    }
-
     /// Connections, tasks and memory are as before the fault.
     pub async fn leaves_nothing(&self) {
         self.held.is_given_back().await;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use self::server::Server;
-use super::{connections::Live, engine::Engine, node::Node};
+use super::{connections::Live, engine::Engine, node::Node, skew};
 use crate::{
     algorithm::fixed_window::Start,
     error::{StoreError, StoreErrorKind},
@@ -18,6 +18,8 @@ use crate::{
 
 /// The oldest version that is tested.
 const OLDEST: (u64, u64) = (6, 2);
+/// How often the server is asked for its time.
+const ANSWERS: u32 = 3;
 /// A user of a replica needs these.
 const READ_NEEDS: &str = "+evalsha_ro +eval_ro +time +get +lrange +lindex +llen +zcard +zcount +zrange";
 
@@ -43,6 +45,7 @@ pub(super) fn add_node(report: &mut Report, number: usize, of_node: &Report) {
     of_node.problems().for_each(|text| report.problem(named(text)));
     of_node.warnings().for_each(|text| report.warn(named(text)));
     of_node.notes().for_each(|text| report.note(named(text)));
+    report.clock(of_node.clock_ahead());
 }
 
 /// Adds what was found of a replica. The primary stands in for it, so nothing there keeps the store from deciding.
@@ -60,6 +63,9 @@ async fn look(node: &Node, scope: &Scope, key: &str, namespace: &str, report: &m
     let server = Server::ask(&mut live).await;
     tell_of_server(node, &server, report);
     tell_of_eviction(&server, report);
+    if node.engine != Engine::Cell && !node.is_replica {
+        report.clock(skew::measure(&mut live, ANSWERS).await);
+    }
 
     let limit = match limit(node.engine) {
         Ok(limit) => limit,

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::{
     super::check::{add_node, add_replica, node_at},
@@ -14,7 +14,10 @@ impl Cluster {
     /// Checks every primary, each with a key in a slot of its own.
     pub(in super::super) async fn check(self: &Arc<Cluster>, namespace: &str, patience: Duration) -> Report {
         let mut report = Report::default();
-        if let Err(error) = self.begin(Instant::now() + patience).await {
+        if self.members().is_loaded() {
+            // Slots may have moved since. If nobody tells, the nodes are asked that are known.
+            let _ = timeout(patience, self.reload()).await;
+        } else if let Err(error) = self.begin(Instant::now() + patience).await {
             report.problem(error.to_string());
             return report;
         }

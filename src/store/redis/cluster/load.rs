@@ -64,6 +64,15 @@ impl Cluster {
         let _ = self.load();
     }
 
+    /// The same, also if it was done just now, and waits for it. For who is in no hurry.
+    pub(super) async fn reload(self: &Arc<Cluster>) {
+        self.loading().not_before = None;
+        if let Ok(mut under_way) = self.load() {
+            // An error says that the attempt is over.
+            let _ = under_way.changed().await;
+        }
+    }
+
     /// The same for a node that failed. The map is loaded until another has taken its place, or it answers.
     pub(super) fn replace(self: &Arc<Cluster>, member: &Member) {
         self.loading().follow(member.part);

@@ -16,6 +16,7 @@ use std::sync::{Arc, atomic::Ordering};
 use redis::{Cmd, Value};
 use tokio::time::Instant;
 
+pub(super) use self::replies::time;
 use self::{
     charge::{Charge, Kind},
     window::Window,

@@ -9,7 +9,7 @@ pub(super) fn garbled() -> StoreError {
 }
 
 /// The reply to TIME, in microseconds.
-pub(super) fn time(reply: Option<&Value>) -> Result<u64, StoreError> {
+pub(in super::super) fn time(reply: Option<&Value>) -> Result<u64, StoreError> {
     let Some(Value::Array(pair)) = reply else { return Err(garbled()) };
     let [seconds, micros] = &pair[..] else { return Err(garbled()) };
     let (seconds, micros) = (number(seconds)?, number(micros)?);
