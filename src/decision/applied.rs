@@ -27,7 +27,8 @@ const SHADOW: u64 = 1 << 16;
 const CRITICAL: u64 = 1 << 17;
 
 impl Applied {
-    #[inline]
+    // Always: called, it writes words that the caller copies in pairs.
+    #[inline(always)]
     pub(crate) fn new(pick: &Pick, verdict: &Verdict) -> Applied {
         let wait = match verdict.wait {
             Wait::None => 0,

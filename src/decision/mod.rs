@@ -87,6 +87,7 @@ impl Decision {
         Decision { rules, one: None, more: Some(Arc::new(more)) }
     }
 
+    #[inline]
     pub(crate) fn rules(&self) -> &Rules {
         &self.rules
     }
@@ -120,6 +121,7 @@ impl Decision {
     }
 
     /// Whether a [ban](crate::Rule::ban) refused the request. Its rules may admit it all the same, or refuse it too.
+    #[inline]
     pub fn is_banned(&self) -> bool {
         !self.banned_by().is_empty()
     }
@@ -130,6 +132,7 @@ impl Decision {
         self.banned_by().iter().filter_map(named)
     }
 
+    #[inline]
     pub(crate) fn banned_by(&self) -> &[Banned] {
         self.more.as_ref().map_or(&[], |more| &more.bans)
     }
@@ -140,6 +143,7 @@ impl Decision {
         self.more.as_ref()?.permit.clone()
     }
 
+    #[inline]
     pub(crate) fn applied(&self) -> &[Applied] {
         match &self.one {
             Some(one) => slice::from_ref(one),
@@ -149,11 +153,13 @@ impl Decision {
 
     /// Whether the request may go on: no rule refused it, nor a list. When the store gave no answer, this is as the rules
     /// [say](crate::OnFailure); see [`failure`](Decision::failure).
+    #[inline]
     pub fn is_allowed(&self) -> bool {
         !self.is_refused()
     }
 
     /// Whether a rule refused the request, its ban, or a list. Nothing was spent then, in any rule.
+    #[inline]
     pub fn is_refused(&self) -> bool {
         self.is_over_quota() || self.is_refused_unjudged() || self.is_banned()
     }
@@ -164,6 +170,7 @@ impl Decision {
     }
 
     /// Whether a quota refused the request, and not only a rule that refuses what the store gave no answer to.
+    #[inline]
     pub(crate) fn is_over_quota(&self) -> bool {
         self.applied().iter().any(Applied::is_refused)
     }
@@ -214,6 +221,7 @@ impl Decision {
     }
 
     /// Whether a rule refused what the store gave no answer to.
+    #[inline]
     pub(crate) fn is_refused_unjudged(&self) -> bool {
         self.more.as_ref().is_some_and(|more| more.refused)
     }

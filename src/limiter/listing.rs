@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::{StatusCode, request::Parts};
 
-use super::{Call, Limiter, Picked, Picks, rules::CheckedRule};
+use super::{Call, Limiter, Picked, rules::CheckedRule};
 use crate::{
     decision::Decision,
     key::{self, Found, Ip, KeyBy},
@@ -71,13 +71,13 @@ impl Screen<'_> {
         }
     }
 
-    /// What it all comes to.
+    /// What it all comes to, if the rules are not to be asked.
     #[inline]
-    pub(super) fn end(self, picks: Picks) -> Picked {
+    pub(super) fn end(self) -> Option<Picked> {
         match (self.mark.listed(), self.refused) {
-            (None, None) => Picked::Rules(picks),
-            (Some(listed), _) => Picked::Listed(listed),
-            (None, Some(status)) => Picked::Refuse(status),
+            (None, None) => None,
+            (Some(listed), _) => Some(Picked::Listed(listed)),
+            (None, Some(status)) => Some(Picked::Refuse(status)),
         }
     }
 }

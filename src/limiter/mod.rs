@@ -40,6 +40,7 @@ pub(crate) use bodies::Look;
 use bodies::Unread;
 pub use build::LimiterBuilder;
 pub use call::Call;
+use call::Entry;
 pub use charge::Charge;
 use doors::Doors;
 use failures::Failures;
@@ -165,11 +166,18 @@ impl Limiter {
     /// [`failure`](Decision::failure). A call with a key on a [list](crate::Lists) is admitted or refused by that alone.
     pub async fn acquire<'a>(&self, call: impl Into<Call<'a>>) -> Decision {
         let (mut call, mut held) = (call.into(), None);
-        self.now(&mut held).acquire_resolved(&mut call).await
+        let now = self.now(&mut held);
+        if let Some(decision) = now.listed_call(&call) {
+            return decision;
+        }
+        let mut failure = None;
+        if let Some(applied) = now.ask_now(&mut call, Purpose::Spend, &mut failure) {
+            return Decision::one(Arc::clone(now.0.rules.handle()), applied);
+        }
+        now.decide_call(call, Purpose::Spend, failure).await
     }
 
     /// The same, and afterwards the call says which rules it named, and what it cost.
-    #[inline]
     async fn acquire_resolved(&self, call: &mut Call<'_>) -> Decision {
         if let Some(decision) = self.listed_call(call) {
             return decision;
@@ -193,7 +201,7 @@ impl Limiter {
         if let Some(applied) = now.ask_now(&mut call, Purpose::Peek, &mut failure) {
             return Decision::one(Arc::clone(now.0.rules.handle()), applied);
         }
-        now.decide_further(&call, Purpose::Peek, failure).await
+        now.decide_call(call, Purpose::Peek, failure).await
     }
 
     /// Forgets what was counted for the keys of the call: the rules it names stand as if nobody had used them, whatever was owed
@@ -283,30 +291,33 @@ impl Limiter {
     /// Finds the rules that the call names; answers whether some are to be left out.
     #[inline]
     fn find_rules(&self, call: &mut Call<'_>) -> Result<bool, StoreError> {
-        let rules = &self.0.rules;
         let mut any_left_out = false;
         let entries = call.entries_mut();
-        for place in 0..entries.len() {
-            let (before, rest) = entries.split_at_mut(place);
-            let Some(entry) = rest.first_mut() else { continue };
-            let Some(rule) = rules.named(entry.name) else { return Err(self.unknown(entry.name)) };
-            if before.iter().any(|other| other.pick.rule == rule.index()) {
-                return Err(twice(entry.name));
-            }
-            entry.pick.rule = rule.index();
-            if let Some(tenant) = &entry.tenant {
-                entry.pick.tenant = rule.tenant(&entry.pick.key, Some(tenant));
-            }
-            if entry.usual_cost {
-                entry.pick.cost = rule.usual_cost();
-            } else if rule.limit().lease().is_some() {
-                entry.pick.cost = entry.pick.cost.min(1);
-            }
-            entry.pick.shadow = self.is_shadow() || !rule.roll_out().enforces(entry.pick.key.as_bytes());
-            entry.left_out = entry.pick.key.is_absent() || rule.limit().is_unlimited();
-            any_left_out |= entry.left_out;
+        for entry in &mut *entries {
+            any_left_out |= self.find_rule(entry)?;
         }
-        Ok(any_left_out)
+        match entries {
+            [_] => Ok(any_left_out),
+            entries => named_once(entries).map(|()| any_left_out),
+        }
+    }
+
+    /// Finds the rule of one entry; answers whether it is to be left out.
+    #[inline]
+    fn find_rule(&self, entry: &mut Entry<'_>) -> Result<bool, StoreError> {
+        let Some(rule) = self.0.rules.named(entry.name) else { return Err(self.unknown(entry.name)) };
+        entry.pick.rule = rule.index();
+        if let Some(tenant) = &entry.tenant {
+            entry.pick.tenant = rule.tenant(&entry.pick.key, Some(tenant));
+        }
+        if entry.usual_cost {
+            entry.pick.cost = rule.usual_cost();
+        } else if rule.limit().lease().is_some() {
+            entry.pick.cost = entry.pick.cost.min(1);
+        }
+        entry.pick.shadow = self.is_shadow() || !rule.roll_out().enforces(entry.pick.key.as_bytes());
+        entry.left_out = entry.pick.key.is_absent() || rule.limit().is_unlimited();
+        Ok(entry.left_out)
     }
 
     /// How the one rule of a call stands, where it is one and the store knows at once. A decision is made only of this, or
@@ -320,6 +331,11 @@ impl Limiter {
             return None;
         }
         self.apply_now(call.only()?, purpose, failure)
+    }
+
+    /// The call moves in only here, so that one that is decided at once is never part of a future.
+    async fn decide_call(&self, call: Call<'_>, purpose: Purpose, failure: Option<StoreError>) -> Decision {
+        self.decide_further(&call, purpose, failure).await
     }
 
     async fn decide_further(&self, call: &Call<'_>, purpose: Purpose, failure: Option<StoreError>) -> Decision {
@@ -376,19 +392,27 @@ impl Limiter {
         let line = self.line(pick)?;
         let mut answer = Answer::default();
         let ask = Ask { lines: &[line], purpose, time: self.0.clock.time() };
-        let done = self.0.store.acquire_now(&ask, &mut answer)?;
-        if let (Ok(()), [verdict]) = (&done, answer.verdicts()) {
-            let applied = Applied::new(pick, verdict);
-            if applied.would_refuse() {
-                self.0.shadow.log_decision(&Decision::one(Arc::clone(self.0.rules.handle()), applied));
+        // Looked at where it is: an error is large, and would be moved before anybody knew whether there is one.
+        match self.0.store.acquire_now(&ask, &mut answer) {
+            Some(Ok(())) => {}
+            Some(Err(error)) => {
+                *failure = Some(error);
+                return None;
             }
-            if let Some(observer) = &self.0.observer {
-                tell_of_one(observer, self.0.rules.handle(), applied);
-            }
-            return Some(applied);
+            None => return None,
         }
-        *failure = Some(done.err().unwrap_or_else(miscounted));
-        None
+        let [verdict] = answer.verdicts() else {
+            *failure = Some(miscounted());
+            return None;
+        };
+        let applied = Applied::new(pick, verdict);
+        if applied.would_refuse() {
+            self.0.shadow.log_decision(&Decision::one(Arc::clone(self.0.rules.handle()), applied));
+        }
+        if let Some(observer) = &self.0.observer {
+            tell_of_one(observer, self.0.rules.handle(), applied);
+        }
+        Some(applied)
     }
 
     pub(crate) async fn decide<'p>(
@@ -500,6 +524,18 @@ fn tell_of_one(observer: &Arc<dyn Observer>, rules: &Arc<Handle>, applied: Appli
 #[cold]
 fn miscounted() -> StoreError {
     StoreError::new(StoreErrorKind::Garbled, "the store did not answer each line of the ask once")
+}
+
+/// Whether no two entries, whose rules have been found, are of one rule.
+#[inline(never)]
+fn named_once(entries: &[Entry<'_>]) -> Result<(), StoreError> {
+    let is_of_one_before = |(place, entry): &(usize, &Entry<'_>)| {
+        entries.iter().take(*place).any(|before| before.pick.rule == entry.pick.rule)
+    };
+    match entries.iter().enumerate().find(is_of_one_before) {
+        Some((_, entry)) => Err(twice(entry.name)),
+        None => Ok(()),
+    }
 }
 
 #[cold]

@@ -61,7 +61,7 @@ impl Limiter {
                 return Some(Picked::Refuse(status));
             }
         }
-        Some(self.admit(screen.end(picks)))
+        Some(screen.end().unwrap_or_else(|| self.admit(picks)))
     }
 
     pub(crate) async fn pick_later(&self, head: &Parts) -> Picked {
@@ -83,10 +83,11 @@ impl Limiter {
                 return Picked::Refuse(status);
             }
         }
-        self.admit(screen.end(picks))
+        screen.end().unwrap_or_else(|| self.admit(picks))
     }
 
     /// Adds a rule with the key, and the tenant where its limit is shared, that were found. A status: the request is refused.
+    #[inline]
     fn add(
         &self,
         picks: &mut Picks,
@@ -124,18 +125,16 @@ impl Limiter {
         Found::Absent
     }
 
-    /// Has keys that are one too many share one.
+    /// The rules that apply. Keys that are one too many share one.
     #[inline]
-    fn admit(&self, mut picked: Picked) -> Picked {
-        if let Picked::Rules(picks) = &mut picked
-            && self.rules().any_new_keys()
-        {
-            for pick in picks {
+    fn admit(&self, mut picks: Picks) -> Picked {
+        if self.rules().any_new_keys() {
+            for pick in &mut picks {
                 if let Some(new_keys) = self.rules().get(pick.rule).and_then(CheckedRule::new_keys) {
                     new_keys.admit(&mut pick.key);
                 }
             }
         }
-        picked
+        Picked::Rules(picks)
     }
 }

@@ -134,6 +134,7 @@ pub struct Line<'a> {
 
 impl<'a> Line<'a> {
     /// A line of an ordinary request without a receipt, with the default for failures, and not a shadow.
+    #[inline]
     pub fn new(scope: &'a Scope, key: &'a [u8], limit: &'a Limit, cost: u64) -> Line<'a> {
         let on_failure = OnFailure::default();
         let (receipt, tenant_receipt) = (0, 0);
@@ -257,6 +258,7 @@ impl Scope {
     }
 
     /// A number that stands for the namespace and the rule in this process: equal where they are, and only there.
+    #[inline]
     pub fn number(&self) -> u32 {
         self.number
     }
@@ -279,11 +281,13 @@ pub struct Answer {
 
 impl Answer {
     /// Adds the verdict of the next line.
+    #[inline]
     pub fn push(&mut self, verdict: Verdict) {
         self.verdicts.push(verdict);
     }
 
     /// One for each line.
+    #[inline]
     pub fn verdicts(&self) -> &[Verdict] {
         &self.verdicts
     }

@@ -25,7 +25,7 @@ use self::{
     records::Records,
     shard::{Change, Full, Hasher, Room, Shard},
 };
-use super::{Answer, Ask, Line, Purpose, Store, StoreFuture, Time, Verdict};
+use super::{Answer, Ask, Line, Purpose, Store, StoreFuture, Time};
 use crate::{
     algorithm::Moment,
     error::{StoreError, StoreErrorKind},
@@ -128,9 +128,9 @@ impl Inner {
 
     /// One line, one lock: by far the most common ask.
     #[inline]
-    fn decide_one(&self, line: &Line<'_>, spend: bool, at: Moment) -> Result<Verdict, Full> {
+    fn decide_one(&self, line: &Line<'_>, spend: bool, at: &Moment, answer: &mut Answer) -> Result<(), Full> {
         let hash = self.hash(line, line.key);
-        lock(self.shard(hash)).decide(hash, line, at, spend)
+        lock(self.shard(hash)).decide(hash, line, at, spend, answer)
     }
 
     /// Locks the shards of all lines, in the order of the shards so that two asks cannot wait for each other.
@@ -193,11 +193,10 @@ impl Inner {
             return self.change(ask, at, answer);
         }
         if let [line @ Line { tenant: None, .. }] = ask.lines {
-            match self.decide_one(line, ask.purpose == Purpose::Spend, at) {
-                Ok(verdict) => answer.verdicts.push(verdict),
-                Err(Full) => return self.decide_many(ask, at, answer),
-            }
-            return Ok(());
+            return match self.decide_one(line, ask.purpose == Purpose::Spend, &at, answer) {
+                Ok(()) => Ok(()),
+                Err(Full) => self.decide_many(ask, at, answer),
+            };
         }
         self.decide_many(ask, at, answer)
     }

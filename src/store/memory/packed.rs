@@ -54,13 +54,13 @@ const _: () = assert!(size_of::<Packed>() == 32);
 impl Packed {
     /// The whole decision in place, where there is a short way.
     #[inline]
-    pub(super) fn spend_at_once(&mut self, params: &Params, at: Moment, cost: u64, need: u64) -> Option<(Wait, Left)> {
+    pub(super) fn spend_at_once(&mut self, params: &Params, at: &Moment, cost: u64, need: u64) -> Option<(Wait, Left)> {
         let (Params::Gcra(parts), &mut Packed::Whole { dry_at, pace }) = (params, &mut *self) else { return None };
         if cost == 0 {
             return None;
         }
         let mut state = gcra::State::Whole { dry_at, pace };
-        let answer = parts.spend(&mut state, at, cost, need);
+        let answer = parts.spend(&mut state, *at, cost, need);
         *self = match state {
             gcra::State::Whole { dry_at, pace } => Packed::Whole { dry_at, pace },
             // Written under another quota.
