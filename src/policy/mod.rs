@@ -86,6 +86,8 @@ mod names;
 mod plan;
 mod read;
 mod source;
+#[cfg(test)]
+mod tests;
 mod text;
 mod words;
 
