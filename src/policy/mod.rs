@@ -85,6 +85,8 @@ mod plan;
 mod read;
 mod source;
 mod sources;
+#[cfg(test)]
+mod tests;
 mod text;
 mod words;
 

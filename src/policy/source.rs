@@ -92,7 +92,7 @@ fn missing(field: &str) -> &'static str {
              if in doubt, token_bucket"
         }
         "key" => "say whose requests count together, as key = \"ip\", or key = \"global\" for one count over all",
-        "by" => "say where it is found, as by = \"header:x-plan\"",
+        "by" => "say where it is found, as by = \"header:NAME\"",
         "share" => "give more than 0 and less than 1, as share = 0.2",
         "for" => "say which requests it is for, as for = \"header:x-priority=high\"",
         "tenant" => "say who shares it, as tenant = \"header:x-tenant\"",

@@ -3,7 +3,7 @@
 use super::text::Wrong;
 
 /// Setters and constructors, and what stands for them in a document.
-const WORDS: [(&str, &str); 24] = [
+const WORDS: [(&str, &str); 17] = [
     ("Quota::per_calendar_day(..) and its kin", "\"1000/calendar day\" and its kin"),
     ("use Rule::fixed_window, or Quota::per(..)", "use algorithm = \"fixed_window\", or a window such as \"1000/day\""),
     ("use Rule::leaky_bucket, or drop .queue(..)", "use algorithm = \"leaky_bucket\", or drop queue"),
@@ -11,34 +11,41 @@ const WORDS: [(&str, &str); 24] = [
         "drop .offset(..) or .from_first_request(), or say .utc_offset_minutes(..)",
         "drop offset and from_first_request, or give utc_offset",
     ),
+    ("only fixed windows have an offset or begin with the first request; ", "only a fixed_window has it; drop it: "),
     ("drop .burst(..)", "drop burst"),
     ("drop .lease(..)", "drop lease"),
     ("drop .queue(..)", "drop queue"),
     ("drop .utc_offset_minutes(..)", "drop utc_offset"),
     ("drop .max_new_keys(..), or .ban(..) and .fair_share(..)", "drop max_new_keys, or ban and fair_share"),
+    ("drop .count_if(..), .settle_by(..) and .penalize_by(..)", "drop count_responses"),
+    ("drop .count_if(..) and .settle_by(..)", "drop count_responses"),
     ("drop it, or say .when(..) for requests that take none", "drop it"),
     (", or a closure that returns 0 for requests that are free", ", or the name of a cost that code registers"),
     ("or use TrustedProxies::hops(..)", "or give hops instead"),
     ("; give TrustedProxies::cidrs(..)", "; give trust instead of hops"),
     ("give hops(..) the number of proxies", "give the number of proxies"),
-    ("give or_refuse(..) a status", "give a status"),
-    ("utc_offset_minutes", "utc_offset"),
-    ("a fixed window ", "a fixed_window "),
-    ("a sliding log ", "a sliding_log "),
-    ("a sliding counter ", "a sliding_counter "),
-    ("a token bucket ", "a token_bucket "),
-    ("a GCRA ", "a gcra "),
-    ("a leaky bucket ", "a leaky_bucket "),
-    (
-        "use .allow(..) and .deny(..), which are about the key of any rule",
-        "put the key into keys, which are of any rule",
-    ),
-    ("give 0 to 100 percent", "give 0 to 100 percent"),
+];
+
+/// Algorithms as code calls them, where an error begins with one.
+const ALGORITHMS: [(&str, &str); 7] = [
+    ("fixed window", "fixed_window"),
+    ("sliding log", "sliding_log"),
+    ("sliding counter", "sliding_counter"),
+    ("token bucket", "token_bucket"),
+    ("GCRA", "gcra"),
+    ("leaky bucket", "leaky_bucket"),
+    ("concurrency limit", "concurrency rule"),
 ];
 
 /// The same in the words of documents: what is wrong before the semicolon, what would be right behind it.
 pub(super) fn split(text: &str) -> Wrong {
-    let text = WORDS.iter().fold(text.to_owned(), |text, (code, document)| text.replace(code, document));
+    let text = text.strip_prefix("trusted proxies: ").unwrap_or(text);
+    let mut text = WORDS.iter().fold(text.to_owned(), |text, (code, document)| text.replace(code, document));
+    for (code, document) in ALGORITHMS {
+        if let Some(rest) = text.strip_prefix("a ").and_then(|text| text.strip_prefix(code)) {
+            text = format!("a {document}{rest}");
+        }
+    }
     match text.split_once("; ") {
         Some((message, help)) => Wrong::new(message, help),
         None => Wrong::new(text, ""),

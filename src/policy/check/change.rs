@@ -106,6 +106,9 @@ impl Change {
                     _ => "",
                 };
                 let mut wrong = words::split(error.text());
+                if field == "cost" {
+                    wrong.help = wrong.help.split(", or").next().unwrap_or_default().to_owned();
+                }
                 if field.is_empty() {
                     wrong.message = format!("{}: {}", error.field(), wrong.message);
                 }

@@ -47,6 +47,22 @@ impl<'a> Checker<'a> {
         let mut overrides = HashMap::with_capacity(document.overrides.len());
         for (name, over) in &document.overrides {
             let whose = || format!("override {name:?}");
+            let key = customer.map(|customer| stored(name, customer, self.ipv6_prefix()));
+            match key {
+                None => {}
+                Some(Ok(key)) => {
+                    if overrides.insert(key.into(), over.clone()).is_some() {
+                        let wrong = Wrong::new("is the same customer as another", "put the two together");
+                        self.told.tell(Code::Twice, &whose(), wrong, &[Key("overrides"), Name(name)]);
+                    }
+                }
+                Some(Err((Code::Secret, wrong))) => {
+                    // Neither here nor below is it to be shown.
+                    self.told.tell(Code::Secret, "overrides", wrong, &[Key("overrides"), Name(name)]);
+                    continue;
+                }
+                Some(Err((code, wrong))) => self.told.tell(code, &whose(), wrong, &[Key("overrides"), Name(name)]),
+            }
             if let Some(tier) = &over.tier
                 && !document.tiers.contains_key(tier)
             {
@@ -55,20 +71,6 @@ impl<'a> Checker<'a> {
             for (rule, change) in &over.rules {
                 let path = [Key("overrides"), Key(name), Key("rules"), Key(rule)];
                 self.change(&whose(), rule, change, rules, by_name, &path);
-            }
-            let Some(customer) = customer else { continue };
-            match stored(name, customer, self.ipv6_prefix()) {
-                Ok(key) => {
-                    if overrides.insert(key.into(), over.clone()).is_some() {
-                        let wrong = Wrong::new("is the same customer as another", "put the two together");
-                        self.told.tell(Code::Twice, &whose(), wrong, &[Key("overrides"), Name(name)]);
-                    }
-                }
-                Err((code, wrong)) => {
-                    // A secret is not to be shown.
-                    let whose = if code == Code::Secret { "overrides".into() } else { whose() };
-                    self.told.tell(code, &whose, wrong, &[Key("overrides"), Name(name)]);
-                }
             }
         }
         overrides

@@ -184,9 +184,9 @@ impl<'a> Checker<'a> {
         let wrong = if tiers.is_empty() {
             Wrong::new("has no quota", "give one, as quota = \"100/min\", or as limit = 20 for concurrency")
         } else {
-            let tiers = listed(without);
+            let tiers = if without.len() == 1 { "tier" } else { "tiers" };
             Wrong::new(
-                format!("has no quota in {tiers}"),
+                format!("has no quota in {tiers} {}", listed(without)),
                 "give it one there, or one of its own for all tiers that give none",
             )
         };

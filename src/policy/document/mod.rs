@@ -141,7 +141,7 @@ pub(super) struct TierText {
     pub(super) default: Option<String>,
 }
 
-const FIELDS: &[&str] =
+pub(super) const FIELDS: &[&str] =
     &["on_failure", "headers", "proxies", "customer", "tier", "rules", "tiers", "overrides", "lists", "$schema"];
 
 impl Document {

@@ -72,7 +72,7 @@ impl de::Error for Fault {
     }
 
     fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Fault {
-        Fault::invalid_type(found, expected)
+        <Fault as de::Error>::invalid_type(found, expected)
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Fault {
@@ -150,6 +150,19 @@ impl<'de> Deserializer<'de> for &'de Node {
         visitor.visit_newtype_struct(self)
     }
 
+    /// Lists are no structs, whatever the order of fields.
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        match &self.value {
+            Value::List(_) => Err(<Fault as de::Error>::invalid_type(Unexpected::Seq, &visitor).at(&self.span)),
+            _ => self.deserialize_any(visitor),
+        }
+    }
+
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         _: &'static str,
@@ -165,7 +178,7 @@ impl<'de> Deserializer<'de> for &'de Node {
 
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
-        tuple_struct map struct identifier ignored_any
+        tuple_struct map identifier ignored_any
     }
 }
 

@@ -62,8 +62,11 @@ impl<'a> Reader<'a> {
             None => format!("the document ends here, where {wanted} is expected"),
         };
         let comment = self.rest().starts_with("//") || self.rest().starts_with("/*") || self.rest().starts_with('#');
+        let comma = self.text.get(..self.at).is_some_and(|before| before.trim_end().ends_with(','));
         let help = if comment {
             "JSON has no comments; remove it, or write the policy in TOML"
+        } else if comma && matches!(self.peek(), Some(b']' | b'}')) {
+            "JSON has no comma behind the last entry; remove the one before this"
         } else {
             "write JSON, as in https://www.json.org; names and texts stand in double quotes"
         };
@@ -198,7 +201,7 @@ impl<'a> Reader<'a> {
                 }
                 Some(b'\\') => string.push(self.escape()?),
                 Some(_) => {
-                    let help = "write line breaks and tabs as \\n and \\t";
+                    let help = "close it with a double quote, or write line breaks and tabs as \\n and \\t";
                     return Err(self.wrong("a text cannot hold this character as it is", help));
                 }
                 None => return Err(self.wrong("a text has no end", "close it with a double quote")),
