@@ -3,7 +3,7 @@
 use super::text::Wrong;
 
 /// Setters and constructors, and what stands for them in a document.
-const WORDS: [(&str, &str); 17] = [
+const WORDS: [(&str, &str); 16] = [
     ("Quota::per_calendar_day(..) and its kin", "\"1000/calendar day\" and its kin"),
     ("use Rule::fixed_window, or Quota::per(..)", "use algorithm = \"fixed_window\", or a window such as \"1000/day\""),
     ("use Rule::leaky_bucket, or drop .queue(..)", "use algorithm = \"leaky_bucket\", or drop queue"),
@@ -11,7 +11,6 @@ const WORDS: [(&str, &str); 17] = [
         "drop .offset(..) or .from_first_request(), or say .utc_offset_minutes(..)",
         "drop offset and from_first_request, or give utc_offset",
     ),
-    ("only fixed windows have an offset or begin with the first request; ", "only a fixed_window has it; drop it: "),
     ("drop .burst(..)", "drop burst"),
     ("drop .lease(..)", "drop lease"),
     ("drop .queue(..)", "drop queue"),
@@ -45,6 +44,9 @@ pub(super) fn split(text: &str) -> Wrong {
         if let Some(rest) = text.strip_prefix("a ").and_then(|text| text.strip_prefix(code)) {
             text = format!("a {document}{rest}");
         }
+    }
+    if text.starts_with("only fixed windows have") {
+        return Wrong::new("only a fixed_window has it", "drop it, or use algorithm = \"fixed_window\"");
     }
     match text.split_once("; ") {
         Some((message, help)) => Wrong::new(message, help),

@@ -51,7 +51,8 @@ impl<'a> Checker<'a> {
             match key {
                 None => {}
                 Some(Ok(key)) => {
-                    if overrides.insert(key.into(), over.clone()).is_some() {
+                    let before = overrides.insert(key.into(), over.clone());
+                    if before.is_some() {
                         let wrong = Wrong::new("is the same customer as another", "put the two together");
                         self.told.tell(Code::Twice, &whose(), wrong, &[Key("overrides"), Name(name)]);
                     }

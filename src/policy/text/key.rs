@@ -10,7 +10,7 @@ use crate::{
 
 /// What needs nothing from code, without and with a name of something.
 const PLAIN: [&str; 7] = ["ip", "route", "path", "method", "global", "bearer", "given"];
-const OF: [&str; 7] = ["header", "api_key", "cookie", "path_param", "claim", "refuse", "name"];
+const OF: [&str; 6] = ["header", "api_key", "cookie", "path_param", "claim", "refuse"];
 const FORMS: &str = "ip, route, path, method, global, bearer, given, header:NAME, api_key:NAME, cookie:NAME, path_param:NAME, \
                      claim:NAME, and refuse:STATUS as the last of several";
 
