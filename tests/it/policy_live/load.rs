@@ -6,7 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use sluicegate::{Limiter, MemoryStore, policy::Policy};
@@ -22,7 +22,7 @@ use crate::support::{
 fn generation(number: u64) -> Policy {
     let rules = (1..=3u64).map(|rule| {
         format!(
-            "[[rules]]\nname = \"g{number}-{rule}\"\nalgorithm = \"fixed_window\"\nquota = \"{}/hour\"\nkey = \"header:x-user\"\n",
+            "[[rules]]\nname = \"g{number}-{rule}\"\nalgorithm = \"fixed_window\"\nquota = \"{}/{rule}h\"\nkey = \"header:x-user\"\n",
             1_000_000 + number * 10 + rule
         )
     });
@@ -32,11 +32,11 @@ fn generation(number: u64) -> Policy {
 /// What a response under a generation says.
 fn told(number: u64) -> String {
     let quota = |rule: u64| 1_000_000 + number * 10 + rule;
-    let rules = (1..=3u64).map(|rule| format!("\"g{number}-{rule}\";q={};w=3600", quota(rule)));
+    let rules = (1..=3u64).map(|rule| format!("\"g{number}-{rule}\";q={};w={}", quota(rule), rule * 3_600));
     rules.collect::<Vec<_>>().join(", ")
 }
 
-/// Asks at ten thousand a second for a second and a half, while two policies take turns every 50 ms.
+/// Asks at ten thousand a second, or as fast as the machine can, while two policies take turns every 50 ms, thirty times.
 async fn flip(limiter: Limiter) {
     let policies = [generation(1), generation(2)];
     let over = Arc::new(AtomicBool::new(false));
@@ -57,13 +57,12 @@ async fn flip(limiter: Limiter) {
             }
         }
     });
-    let begin = Instant::now();
     let asking = (0..4u64).map(|task| {
-        let app = app(&limiter);
+        let (app, flips) = (app(&limiter), Arc::clone(&flips));
         tokio::spawn(async move {
             let mut seen: HashMap<String, u64> = HashMap::new();
             let mut ticks = tokio::time::interval(Duration::from_millis(2));
-            while begin.elapsed() < Duration::from_millis(1_500) {
+            while flips.load(Ordering::Relaxed) < 30 {
                 ticks.tick().await;
                 // Five every two milliseconds of four tasks are ten thousand a second.
                 for _ in 0..5 {
@@ -90,7 +89,6 @@ async fn flip(limiter: Limiter) {
     let whole: u64 = [1, 2].iter().filter_map(|number| seen.get(&told(*number))).sum();
     assert_eq!(whole, all, "some saw neither policy whole: {:?}", seen.keys().collect::<Vec<_>>());
     assert_eq!(seen.len(), 2, "both policies were seen");
-    assert!(flips.load(Ordering::Relaxed) >= 20, "{flips:?} changes");
     // Nothing was lost: what was admitted is what was counted.
     let mut counted = 0;
     for number in [1, 2] {
