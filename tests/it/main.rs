@@ -19,6 +19,8 @@ mod charge_crashes;
 mod charges;
 mod check;
 mod clock_warnings;
+#[cfg(feature = "cli")]
+mod cli;
 mod cluster;
 mod cluster_apart;
 mod cluster_empty;
@@ -35,6 +37,7 @@ mod edge;
 mod exact_time;
 mod exactness;
 mod fair_settling;
+mod explain;
 mod fair_share;
 mod fault_breaker;
 mod fault_cancel;
