@@ -25,7 +25,8 @@ pub(crate) fn run(args: &Check, out: &mut Out) -> End {
         match checked {
             Ok(outline) if !args.quiet && !args.json => {
                 let between = if place > 0 { "\n" } else { "" };
-                out.result(&format!("{between}{BOLD}{file}{PLAIN}: {GREEN}ok{PLAIN}, {}\n\n", summary(&outline)));
+                let name = if file == "-" { "stdin" } else { file };
+                out.result(&format!("{between}{BOLD}{name}{PLAIN}: {GREEN}ok{PLAIN}, {}\n\n", summary(&outline)));
                 out.result(&paint(&outline.to_string(), |line| line.starts_with("RULE").then_some(DIM)));
             }
             Ok(_) => {}

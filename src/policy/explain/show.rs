@@ -84,7 +84,8 @@ impl Explanation {
             writeln!(f, "    cost    {cost}{from}")?;
         }
         if rule.reserved > 0 {
-            let may = if rule.critical { "may use them: it is critical" } else { "may not: it is not critical" };
+            let may =
+                if rule.critical { "may use them: it is critical" } else { "may not use them: it is not critical" };
             writeln!(f, "    kept    {} of it for critical requests; this one {may}", rule.reserved)?;
         }
         if rule.roll_out < 100.0 {
