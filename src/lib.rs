@@ -49,6 +49,7 @@
 //! | how much is left, without spending; a route that tells callers | [`Limiter::usage`], [`usage`], the page on [quotas](guide::quotas#how-much-is-left) |
 //! | callers who are always let through, or never | [`Lists`], the page on [lists](guide::lists) |
 //! | limits as data: rules, tiers and overrides in TOML or JSON | [`policy`], the page on its [errors](guide::policy_errors) |
+//! | which limits of a policy a request has, and why | [`policy::Policy::explain`], the program [`sluicegate`](guide::tiers#on-the-command-line) |
 //! | limits without HTTP: jobs, sockets, queues | [`Limiter::acquire`], [`Limiter::peek`], [`Limiter::reset`] |
 //! | metrics and alarms | [`Observer`] |
 //! | tests of your own | [`ManualClock`] |
@@ -60,6 +61,7 @@
 //! The first three are on by default. Without them there is still the layer, for any tower service, and the memory store.
 //!
 //! - `axum`: the [`Decision`] extractor, keys from axum's matched route and connect info, and `usage::router`.
+//! - `cli`: the program `sluicegate`, which checks policies and explains them; off by default.
 //! - `policy`: limits as data, in TOML and JSON: [`policy`].
 //! - `redis`: [`RedisStore`].
 //! - `tls`: `rediss://` addresses, over rustls.

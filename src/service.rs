@@ -122,7 +122,7 @@ impl<S: Clone> RateLimit<S> {
 }
 
 /// What a browser asks before the request proper. It carries no credentials, and refusing it breaks the request.
-fn is_preflight(head: &Parts) -> bool {
+pub(crate) fn is_preflight(head: &Parts) -> bool {
     head.method == Method::OPTIONS
         && head.headers.contains_key(header::ORIGIN)
         && head.headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)

@@ -83,6 +83,12 @@ impl Screen<'_> {
 }
 
 impl Limiter {
+    /// What the lists say of a key of a rule.
+    #[cfg(feature = "policy")]
+    pub(super) fn list_of(&self, rule: &str, key: &key::Key) -> Option<Listed> {
+        self.0.listing.as_ref()?.lists.of_key(rule, key).listed()
+    }
+
     /// Begins to look at a request. `Err`: no key changes what the lists say.
     #[inline]
     pub(super) fn screen(&self, head: &Parts) -> Result<Screen<'_>, Listed> {

@@ -22,6 +22,8 @@ mod rules;
 mod settler;
 mod shadow;
 mod shared;
+#[cfg(feature = "policy")]
+mod trace;
 mod turn;
 mod usage;
 
@@ -48,6 +50,8 @@ use ground::MOST_RULES;
 use leases::Leases;
 use listing::Listing;
 use live::Live;
+#[cfg(feature = "policy")]
+pub(crate) use live::{Taken, Whose};
 pub(crate) use now::Now;
 pub use permit::Permit;
 pub(crate) use pick::{Pick, Picked, Picks};
@@ -57,6 +61,8 @@ use settler::Settler;
 use shadow::Shadow;
 pub(crate) use shared::Handle;
 use shared::Shared;
+#[cfg(feature = "policy")]
+pub(crate) use trace::{End, Reach, Traced};
 pub(crate) use turn::Turn;
 #[cfg(feature = "axum")]
 pub(crate) use usage::Asked;

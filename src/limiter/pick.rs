@@ -88,7 +88,7 @@ impl Limiter {
 
     /// Adds a rule with the key, and the tenant where its limit is shared, that were found. A status: the request is refused.
     #[inline]
-    fn add(
+    pub(super) fn add(
         &self,
         picks: &mut Picks,
         screen: &mut Screen<'_>,

@@ -78,9 +78,12 @@
 mod check;
 mod claims;
 mod code;
+mod code_names;
 mod document;
 mod error;
+mod explain;
 mod names;
+mod outline;
 mod plan;
 mod read;
 mod source;
@@ -94,13 +97,18 @@ use std::{fmt, fs, path::Path};
 
 pub use claims::Claims;
 use code::Code;
+pub use code_names::CodeNames;
 use document::Document;
 pub use document::Override;
 use error::Problems;
 pub use error::{PolicyError, Problem};
+pub use explain::{
+    Applies, ExplainedCustomer, ExplainedRule, ExplainedTier, Explainer, Explanation, KnownBy, Origin, Outcome,
+};
 pub use names::{IntoTier, Names, Tiered};
-pub(crate) use plan::{Plan, Planned, Replacement, TierBy};
-pub(crate) use read::Format;
+pub use outline::{Outline, OutlinedRule};
+pub(crate) use plan::{Plan, Planned, Replacement, Tier, TierBy};
+pub use read::Format;
 use serde::{Serialize, Serializer};
 use source::Source;
 pub(crate) use sources::Lookup;
@@ -174,8 +182,19 @@ impl Policy {
         }
     }
 
-    /// Reads a document from a place that errors name.
-    pub(crate) fn named(name: &str, text: &str, format: Format) -> Result<Policy, PolicyError> {
+    /// Reads a document from a place that errors name: a file's name, a key, or an address without credentials.
+    ///
+    /// ```
+    /// use sluicegate::policy::{Format, Policy};
+    ///
+    /// let error = Policy::named("table limits", "rules = 5", Format::Toml).unwrap_err();
+    /// assert_eq!(error.source_name(), "table limits");
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// See [`from_toml`](Policy::from_toml).
+    pub fn named(name: &str, text: &str, format: Format) -> Result<Policy, PolicyError> {
         let source = Source::read(name, text, format)?;
         let mut problems = Problems::default();
         let document = Document::decode(&source, &mut problems);

@@ -58,6 +58,17 @@ pub(crate) struct Replacement {
 }
 
 impl Replacement {
+    /// With what another puts in the place of the same rule's, where this one leaves it.
+    pub(crate) fn over(self, others: &[Replacement]) -> Replacement {
+        let Some(other) = others.iter().find(|other| other.rule == self.rule) else { return self };
+        Replacement {
+            rule: self.rule,
+            quota: self.quota.or(other.quota),
+            roll_out: self.roll_out.or(other.roll_out),
+            cost: self.cost.or(other.cost),
+        }
+    }
+
     /// The rule with this in its place.
     pub(crate) fn apply(&self, rule: &Rule) -> Rule {
         let mut rule = rule.clone();

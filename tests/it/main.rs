@@ -18,6 +18,8 @@ mod cell;
 mod charge_crashes;
 mod charges;
 mod check;
+#[cfg(feature = "cli")]
+mod cli;
 mod clock_warnings;
 mod cluster;
 mod cluster_apart;
@@ -34,6 +36,7 @@ mod credentials;
 mod edge;
 mod exact_time;
 mod exactness;
+mod explain;
 mod fair_settling;
 mod fair_share;
 mod fault_breaker;

@@ -67,7 +67,7 @@ impl Making {
         let base = Limiter::of(Arc::clone(&self.core), Shared::new(rules), lists);
         let tiers = tiers.into_iter().map(|tier| {
             let replaced = self.replaced(&base, &planned, on_failure, &tier.replaced)?;
-            Ok((tier.name, base.with(Shared::new(base.rules().with(replaced)))))
+            Ok((tier, base.with(Shared::new(base.rules().with(replaced)))))
         });
         let tiers = tiers.collect::<Result<_, BuildError>>()?;
         Ok(Snapshot {
@@ -89,13 +89,16 @@ impl Making {
         &self,
         snapshot: &Snapshot,
         tier: Option<usize>,
-        replacements: &[Replacement],
+        replacements: Vec<Replacement>,
     ) -> Result<Limiter, BuildError> {
         let of_tier = snapshot.of_tier(tier);
         if replacements.is_empty() {
             return Ok(of_tier.clone());
         }
-        let replaced = self.replaced(of_tier, &snapshot.planned, snapshot.on_failure, replacements)?;
+        // What an override leaves of a rule is the tier's.
+        let by_tier = snapshot.replaced_by(tier);
+        let replacements: Vec<Replacement> = replacements.into_iter().map(|own| own.over(by_tier)).collect();
+        let replaced = self.replaced(of_tier, &snapshot.planned, snapshot.on_failure, &replacements)?;
         Ok(of_tier.with(Shared::of_few(of_tier.rules().with(replaced))))
     }
 

@@ -8,6 +8,7 @@ mod make;
 mod overrides;
 mod paths;
 mod snapshot;
+mod whose;
 
 use std::{
     fmt,
@@ -22,6 +23,7 @@ use self::{make::Making, overrides::Overrides};
 pub(crate) use self::{
     paths::{Paths, Places},
     snapshot::Held,
+    whose::{Taken, Whose},
 };
 use super::{Core, Limiter, Now, ground::Ground};
 use crate::{
@@ -169,7 +171,7 @@ impl Live {
                 return Err(format!("no tier is named {name:?}"));
             }
             let tier = own_tier.map_or(tier, |name| snapshot.tier_named(Some(name)));
-            self.making.overridden(snapshot, tier, &replacements).map_err(|error| error.to_string())
+            self.making.overridden(snapshot, tier, replacements).map_err(|error| error.to_string())
         });
         match made {
             Ok(limiter) => Some(limiter),

@@ -7,7 +7,7 @@ use crate::{
     key::KeyBy,
     limit::OnFailure,
     limiter::Limiter,
-    policy::{Override, Planned, Policy, TierBy},
+    policy::{Override, Planned, Policy, Replacement, Tier, TierBy},
 };
 
 /// One policy, ready for requests.
@@ -16,7 +16,7 @@ pub(super) struct Snapshot {
     pub(super) version: u64,
     /// Of the rules as they are without a tier.
     pub(super) base: Limiter,
-    pub(super) tiers: Box<[(Arc<str>, Limiter)]>,
+    pub(super) tiers: Box<[(Tier, Limiter)]>,
     pub(super) tier_by: Option<TierBy>,
     pub(super) usual_tier: Option<usize>,
     pub(super) customer_by: Option<KeyBy>,
@@ -54,12 +54,17 @@ impl Snapshot {
 
     /// The tier of this name; the usual one if there is none.
     pub(super) fn tier_named(&self, name: Option<&str>) -> Option<usize> {
-        let named = name.and_then(|name| self.tiers.iter().position(|(tier, _)| **tier == *name));
+        let named = name.and_then(|name| self.tiers.iter().position(|(tier, _)| *tier.name == *name));
         named.or(self.usual_tier)
     }
 
     pub(super) fn has_tier(&self, name: &str) -> bool {
-        self.tiers.iter().any(|(tier, _)| **tier == *name)
+        self.tiers.iter().any(|(tier, _)| *tier.name == *name)
+    }
+
+    /// What a tier puts in the place of what rules have.
+    pub(super) fn replaced_by(&self, tier: Option<usize>) -> &[Replacement] {
+        tier.and_then(|tier| self.tiers.get(tier)).map_or(&[], |(tier, _)| &tier.replaced)
     }
 
     pub(super) fn of_tier(&self, tier: Option<usize>) -> &Limiter {

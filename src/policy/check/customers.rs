@@ -1,9 +1,17 @@
 use std::{collections::HashMap, net::IpAddr};
 
-use super::{Checker, Code, Key, Wrong};
+use super::{Checker, Code, Key, Told, Wrong, proxies};
 use crate::{
     key::{self, Found, KeyBy},
-    policy::{Override, plan::Planned, read::Step::Name, text::KeyText},
+    policy::{
+        Names, Override,
+        document::Document,
+        error::Problems,
+        plan::Planned,
+        read::Step::Name,
+        source::Source,
+        text::{KeyReader, KeyText},
+    },
 };
 
 impl<'a> Checker<'a> {
@@ -75,6 +83,21 @@ impl<'a> Checker<'a> {
             }
         }
         overrides
+    }
+}
+
+/// The key of a customer that somebody names as an override would, or by the secret that it is known by.
+pub(in crate::policy) fn customer_key(document: &Document, source: &Source, names: &Names, text: &str) -> key::Key {
+    let mut told = Told { source, problems: Problems::default() };
+    let client = proxies::client(document, &mut told);
+    let keys = KeyReader::new(Some(names), client.clone());
+    let mut checker = Checker { document, names: Some(names), client, keys, told };
+    let customer = checker.customer();
+    let stored = customer.map(|customer| (stored(text, &customer, checker.ipv6_prefix()), customer.hashed));
+    match stored {
+        Some((Ok(stored), _)) => key::Key::stored(stored),
+        Some((Err(_), true)) => key::Key::secret(text.as_bytes()),
+        _ => key::Key::new(text.as_bytes()),
     }
 }
 

@@ -10,6 +10,8 @@ mod tiers;
 
 use std::collections::HashMap;
 
+pub(super) use customers::customer_key;
+
 use super::{
     code::Code,
     document::{Document, HeaderName},

@@ -49,8 +49,11 @@ pub(super) enum Step<'a> {
 
 /// The formats of documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
+#[non_exhaustive]
+pub enum Format {
+    /// `.toml`.
     Toml,
+    /// `.json`, without comments and trailing commas.
     Json,
 }
 

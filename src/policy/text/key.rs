@@ -143,6 +143,11 @@ pub(in crate::policy) fn or_none(list: String) -> String {
     if list.is_empty() { "none".into() } else { list }
 }
 
+/// Whether a key needs nothing that code registers.
+pub(in crate::policy) fn is_built_in(part: &str) -> bool {
+    part.contains(':') || PLAIN.contains(&part)
+}
+
 impl Unread {
     fn form(message: String, help: impl Into<String>) -> Unread {
         Unread { wrong: Wrong::new(message, help), unknown: false }

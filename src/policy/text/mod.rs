@@ -11,10 +11,10 @@ mod suggest;
 
 pub(super) use condition::{Condition, condition};
 pub(super) use duration::duration;
-pub(super) use key::{KeyReader, KeyText, or_none};
+pub(super) use key::{KeyReader, KeyText, is_built_in, or_none};
 pub(super) use offset::{utc_offset, write_utc_offset};
 pub(crate) use pattern::{Pattern, Segment};
-pub(super) use quota::{quota, write_quota};
+pub(super) use quota::{quota, write_quota, write_whole_quota};
 pub(super) use status::Statuses;
 pub(super) use suggest::{did_you_mean, listed};
 

@@ -3,8 +3,9 @@ use std::time::Duration;
 use super::{
     Wrong,
     duration::{number, unit},
+    write_utc_offset,
 };
-use crate::{Quota, limit::micros};
+use crate::{Algorithm, Quota, limit::micros};
 
 const HELP: &str = "write \"100/min\", \"5/10s\", \"1000/calendar day\" or \"unlimited\"";
 
@@ -81,6 +82,21 @@ pub(in crate::policy) fn write_quota(quota: Quota) -> String {
         1 => format!("{amount}/{name}"),
         count => format!("{amount}/{count}{name}"),
     }
+}
+
+/// The text of a quota with all that belongs to it, for people.
+pub(in crate::policy) fn write_whole_quota(algorithm: Algorithm, quota: Quota) -> String {
+    if algorithm == Algorithm::Concurrency && !quota.is_unlimited() {
+        return format!("{} at a time", quota.amount());
+    }
+    let mut text = write_quota(quota);
+    if let Some(burst) = quota.given_burst() {
+        text.push_str(&format!(", burst {burst}"));
+    }
+    if let Some(minutes) = quota.given_utc_offset() {
+        text.push_str(&format!(", UTC{}", write_utc_offset(minutes)));
+    }
+    text
 }
 
 #[cfg(test)]

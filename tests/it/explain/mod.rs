@@ -1,0 +1,4 @@
+//! Explanations of policies, and that they are what limiters do.
+
+mod agreement;
+mod policies;
