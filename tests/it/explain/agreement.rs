@@ -141,6 +141,8 @@ async fn what_is_explained_is_what_the_store_is_asked() {
     for head in requests() {
         let explanation = explainer.explain(&head);
         let case = format!("{head:?}\n{explanation}");
+        // Its response has no body.
+        let is_head = head.method == http::Method::HEAD;
         let response = app.clone().oneshot(Request::from_parts(head, Body::empty())).await.expect("a response");
         let charged = std::mem::take(&mut *store.0.lock().expect("no panic"));
         assert_eq!(explained(&explanation), charged, "{case}");
@@ -154,7 +156,7 @@ async fn what_is_explained_is_what_the_store_is_asked() {
         };
         *outcomes.entry(kind).or_insert(0) += 1;
         assert_eq!(response.status(), status, "{case}");
-        if status == 200 {
+        if status == 200 && !is_head {
             assert_eq!(app::text(response).await, explained_standings(&explanation), "{case}");
         }
     }
