@@ -50,6 +50,7 @@
 //! | callers who are always let through, or never | [`Lists`], the page on [lists](guide::lists) |
 //! | limits as data: rules, tiers and overrides in TOML or JSON | [`policy`], the page on its [errors](guide::policy_errors) |
 //! | which limits of a policy a request has, and why | [`policy::Policy::explain`], the program [`sluicegate`](guide::tiers#on-the-command-line) |
+//! | limits in front of a service in any language, without writing Rust | the [gateway](guide::tiers#a-gateway), among the examples |
 //! | limits without HTTP: jobs, sockets, queues | [`Limiter::acquire`], [`Limiter::peek`], [`Limiter::reset`] |
 //! | metrics and alarms | [`Observer`] |
 //! | tests of your own | [`ManualClock`] |

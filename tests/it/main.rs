@@ -57,6 +57,7 @@ mod fault_sentinel;
 mod fault_soak;
 mod forged;
 mod functions;
+mod gateway;
 mod graphql_cost;
 mod grpc;
 mod headers;
