@@ -48,7 +48,7 @@
 //! | one after the other, and waiting for it | [`Rule::queue`], [`Limiter::acquire_when_ready`], the guide on [queueing](guide::algorithms#queueing) |
 //! | how much is left, without spending; a route that tells callers | [`Limiter::usage`], [`usage`], the page on [quotas](guide::quotas#how-much-is-left) |
 //! | callers who are always let through, or never | [`Lists`], the page on [lists](guide::lists) |
-//! | limits as data: rules, tiers and overrides in TOML or JSON | [`policy`], the page on its [errors](guide::policy_errors) |
+//! | limits as data: rules, tiers and overrides in TOML or JSON, changed without a deploy | [`policy`], the pages on [tiers](guide::tiers) and on [errors](guide::policy_errors) |
 //! | which limits of a policy a request has, and why | [`policy::Policy::explain`], the program [`sluicegate`](guide::tiers#on-the-command-line) |
 //! | limits in front of a service in any language, without writing Rust | the [gateway](guide::tiers#a-gateway), among the examples |
 //! | limits without HTTP: jobs, sockets, queues | [`Limiter::acquire`], [`Limiter::peek`], [`Limiter::reset`] |
