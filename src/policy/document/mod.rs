@@ -5,6 +5,7 @@ mod lists;
 mod over;
 mod rule;
 mod several;
+mod write;
 
 use std::collections::BTreeMap;
 
