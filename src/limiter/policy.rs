@@ -82,7 +82,14 @@ impl Limiter {
     /// the one before it.
     pub fn override_changed(&self, customer: impl IntoKey) {
         if let (Some(live), Found::Key(key)) = (&self.0.live, customer.into_key()) {
-            live.overrides().doubt(&key);
+            live.overrides().doubt(key.as_bytes());
+        }
+    }
+
+    /// The same for a customer whose key is written as in the store.
+    pub(crate) fn doubt_override(&self, customer: &[u8]) {
+        if let Some(live) = &self.0.live {
+            live.overrides().doubt(customer);
         }
     }
 

@@ -93,7 +93,7 @@ mod tests;
 mod text;
 mod words;
 
-use std::{fmt, fs, path::Path};
+use std::{fmt, path::Path};
 
 pub use claims::Claims;
 use code::Code;
@@ -112,7 +112,11 @@ pub use read::Format;
 use serde::{Serialize, Serializer};
 use source::Source;
 pub(crate) use sources::Lookup;
-pub use sources::{Following, Loading, OverrideSource, PolicySource, PolicyStatus, SourceError};
+#[cfg(feature = "redis")]
+pub use sources::RedisPolicy;
+pub use sources::{
+    ChangedOverrides, Following, Loading, OverrideSource, PolicyFile, PolicySource, PolicyStatus, SourceError,
+};
 use text::Wrong;
 pub(crate) use text::{Pattern, Segment};
 
@@ -167,18 +171,19 @@ impl Policy {
     /// When it cannot be read, and as [`from_toml`](Policy::from_toml) says.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Policy, PolicyError> {
         let path = path.as_ref();
-        let name = path.display().to_string();
-        let wrong = |message: String, help: &str| {
-            Err(PolicyError::one(name.as_str().into(), Code::File, Wrong::new(message, help)))
-        };
+        Policy::of_read(path, sources::read_file(path))
+    }
+
+    /// Reads what stands in a file, unless it could not be read for a reason.
+    fn of_read(path: &Path, read: Result<Vec<u8>, String>) -> Result<Policy, PolicyError> {
+        let text = read.map_err(|message| unread(path, message, "look whether it is there, and may be read"))?;
         let Some(format) = Format::of_file(path) else {
-            return wrong("is neither TOML nor JSON by its name".into(), "name it with .toml or .json at the end");
+            let message = "is neither TOML nor JSON by its name";
+            return Err(unread(path, message.into(), "name it with .toml or .json at the end"));
         };
-        match fs::read_to_string(path) {
-            Ok(text) => Policy::named(&name, &text, format),
-            Err(error) => {
-                wrong(format!("cannot be read: {error}"), "look whether it is there, may be read, and is UTF-8")
-            }
+        match String::from_utf8(text) {
+            Ok(text) => Policy::named(&path.display().to_string(), &text, format),
+            Err(_) => Err(unread(path, "cannot be read: it is not UTF-8".into(), "save it in that encoding")),
         }
     }
 
@@ -240,6 +245,10 @@ impl Policy {
     pub fn schema() -> &'static str {
         include_str!("../../schema/policy.json")
     }
+}
+
+fn unread(path: &Path, message: String, help: &str) -> PolicyError {
+    PolicyError::one(path.display().to_string().into(), Code::File, Wrong::new(message, help))
 }
 
 impl Format {

@@ -11,7 +11,8 @@ use super::{
 #[derive(Clone)]
 pub(super) struct Source {
     pub(super) name: Arc<str>,
-    text: Arc<str>,
+    pub(super) text: Arc<str>,
+    pub(super) format: Format,
     pub(super) root: Arc<Node>,
 }
 
@@ -31,7 +32,7 @@ impl Source {
     pub(super) fn read(name: &str, text: &str, format: Format) -> Result<Source, PolicyError> {
         let name: Arc<str> = name.into();
         match format.read(text) {
-            Ok(root) => Ok(Source { name, text: text.into(), root: Arc::new(root) }),
+            Ok(root) => Ok(Source { name, text: text.into(), format, root: Arc::new(root) }),
             Err(unreadable) => {
                 let mut problems = Problems::default();
                 for one in unreadable {
@@ -75,7 +76,7 @@ impl Source {
 
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({} bytes)", self.name, self.text.len())
+        write!(f, "{} ({} bytes of {})", self.name, self.text.len(), self.format.name())
     }
 }
 

@@ -28,6 +28,8 @@ pub use id::{GIVE_RECORD_TTL, Id, RECORD_TTL};
 pub use memory::MemoryStore;
 pub(crate) use owned::OwnedLine;
 pub use partial::Partial;
+#[cfg(all(feature = "redis", feature = "policy"))]
+pub(crate) use redis::{Counts, Listening, PolicyKeys, Written};
 #[cfg(feature = "redis")]
 pub use redis::{RedisStore, RedisStoreBuilder, Urls};
 pub use report::Report;

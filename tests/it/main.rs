@@ -77,6 +77,7 @@ mod no_scripts;
 mod odd_answers;
 mod ordering;
 mod policy_live;
+mod policy_sources;
 mod processes;
 mod queue;
 mod queue_client;

@@ -124,12 +124,17 @@ impl Overrides {
         self.0.epoch.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Forgets what is known of a customer.
-    pub(in crate::limiter) fn doubt(&self, key: &Key) {
-        if let Some(known) = self.0.known.get(key.as_bytes()) {
+    /// What is known of a customer is to be looked up again; until then it stays.
+    pub(in crate::limiter) fn doubt(&self, customer: &[u8]) {
+        // An answer that is on its way may be from before the change: it is not to be taken for one from after it.
+        let is_asked = std::str::from_utf8(customer).is_ok_and(|customer| self.0.queue().asked.contains(customer));
+        if is_asked {
+            return self.doubt_all();
+        }
+        if let Some(known) = self.0.known.get(customer) {
             let Known { found, epoch, .. } = &*known;
             let known = Known::unmade(found.clone(), *epoch, Instant::now());
-            self.0.known.insert(key.as_bytes().into(), Arc::new(known));
+            self.0.known.insert(customer.into(), Arc::new(known));
         }
     }
 

@@ -66,6 +66,13 @@ pub(super) struct Unreadable {
 }
 
 impl Format {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Format::Toml => "toml",
+            Format::Json => "json",
+        }
+    }
+
     pub(super) fn read(self, text: &str) -> Result<Node, Vec<Unreadable>> {
         match self {
             Format::Toml => toml::read(text),

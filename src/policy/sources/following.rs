@@ -1,6 +1,6 @@
 use tokio::{runtime::Handle, task::AbortHandle};
 
-use super::{PolicySource, SourceError};
+use super::{ChangedOverrides, PolicySource, SourceError};
 use crate::{
     limiter::Limiter,
     policy::{Policy, PolicyError},
@@ -36,11 +36,23 @@ impl Limiter {
             let mut wrong = None;
             loop {
                 source.changed().await;
+                limiter.doubt(source.changed_overrides());
                 let loaded = source.load().await;
                 wrong = limiter.take(loaded, wrong).await;
             }
         });
         Following(Some(task.abort_handle()))
+    }
+
+    /// Has overrides looked up again that may have changed.
+    fn doubt(&self, changed: ChangedOverrides) {
+        match changed {
+            ChangedOverrides::None => {}
+            ChangedOverrides::Of(customers) => {
+                customers.iter().for_each(|customer| self.doubt_override(customer.as_bytes()));
+            }
+            ChangedOverrides::All => self.overrides_changed(),
+        }
     }
 
     /// Puts in place what was loaded. Answers what is wrong with it; if it is what was wrong before, nothing is said again.

@@ -1,13 +1,22 @@
 //! Where policies and overrides come from.
 
+mod changed;
+mod file;
 mod following;
 mod overrides;
+#[cfg(feature = "redis")]
+mod redis;
 mod status;
 
 use std::{fmt, future::Future, pin::Pin, time::Duration};
 
+pub(super) use self::file::read_file;
 pub(crate) use self::overrides::Lookup;
-pub use self::{following::Following, overrides::OverrideSource, status::PolicyStatus};
+#[cfg(feature = "redis")]
+pub use self::redis::RedisPolicy;
+pub use self::{
+    changed::ChangedOverrides, file::PolicyFile, following::Following, overrides::OverrideSource, status::PolicyStatus,
+};
 use super::Policy;
 
 /// A future of a source.
@@ -36,6 +45,12 @@ pub trait PolicySource: Send + Sync + 'static {
     /// Waits until the policy may have changed since it was loaded: a second, unless a source knows better.
     fn changed(&self) -> Loading<'_, ()> {
         Box::pin(tokio::time::sleep(OFTEN))
+    }
+
+    /// Whose overrides may have changed since this was last asked, where they are kept beside the policy. It is asked whenever the policy
+    /// may have [changed](PolicySource::changed); a limiter that follows looks those up again. Nobody's, unless a source knows better.
+    fn changed_overrides(&self) -> ChangedOverrides {
+        ChangedOverrides::None
     }
 }
 

@@ -34,7 +34,7 @@ const TIMEOUTS: u32 = 3;
 /// A few slots, each with one connection.
 #[derive(Debug)]
 pub(super) struct Connections {
-    slots: Box<[Arc<Slot>]>,
+    pub(super) slots: Box<[Arc<Slot>]>,
     next: AtomicUsize,
 }
 

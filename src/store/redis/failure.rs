@@ -33,10 +33,7 @@ pub(super) fn calling(error: &RedisError, script: Option<&Assembled>) -> Failure
         "NOREPLICAS" | "MISCONF" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" => {
             Failure::Keep(refused("the server takes no writes now"))
         }
-        "MOVED" | "ASK" | "CROSSSLOT" => Failure::Keep(say(
-            StoreErrorKind::Permanent,
-            format!("{code}: the server is a Cluster node; say so with .cluster() when the store is built"),
-        )),
+        "MOVED" | "ASK" | "CROSSSLOT" => Failure::Keep(no_cluster(code)),
         "NOPERM" => Failure::Keep(no_permission(Engine::Script)),
         "NOAUTH" | "WRONGPASS" => Failure::Replace(refused_login()),
         _ => match error.kind() {
@@ -90,6 +87,12 @@ pub(super) fn is_crowded(error: &RedisError) -> bool {
 
 pub(super) fn refused_login() -> StoreError {
     let text = "the server wants a user and password, or refused those it got";
+    StoreError::new(StoreErrorKind::Permanent, text)
+}
+
+/// A node of a Cluster was taken for a server.
+pub(super) fn no_cluster(code: &str) -> StoreError {
+    let text = format!("{code}: the server is a Cluster node; say so with .cluster() when the store is built");
     StoreError::new(StoreErrorKind::Permanent, text)
 }
 

@@ -22,6 +22,8 @@ mod node;
 mod pace;
 mod pipe;
 mod plain;
+#[cfg(feature = "policy")]
+mod policies;
 mod replicas;
 mod scripts;
 mod sentinel;
@@ -41,6 +43,8 @@ use std::{fmt, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 pub use builder::RedisStoreBuilder;
+#[cfg(feature = "policy")]
+pub(crate) use policies::{Counts, Listening, PolicyKeys, Written};
 pub use urls::Urls;
 
 use self::{cluster::Cluster, node::Node, replicas::Replicas, wiring::Wiring};

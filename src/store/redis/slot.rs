@@ -16,7 +16,7 @@ use crate::{
 
 #[derive(Debug)]
 pub(super) struct Slot {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     state: Mutex<State>,
 }
 

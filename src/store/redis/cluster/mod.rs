@@ -11,6 +11,8 @@ mod join;
 mod load;
 mod map;
 mod members;
+#[cfg(feature = "policy")]
+mod owner;
 mod place;
 mod redirect;
 mod settle;

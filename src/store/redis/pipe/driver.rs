@@ -104,9 +104,21 @@ impl<S> Driver<S> {
                 replies.push(reply);
                 drop(caller.send(Ok(replies)));
             }
-            None => return Err(refusal(&reply)),
+            None => return self.unasked(&reply),
         }
         Ok(())
+    }
+
+    /// Takes a reply that nobody asked for: whoever subscribes is told, and nobody else expects one.
+    #[cold]
+    fn unasked(&self, reply: &Value) -> Result<(), RedisError> {
+        match (&lock(&self.queue).heard, reply) {
+            (Some(heard), Value::Array(_)) => {
+                heard.send_replace(());
+                Ok(())
+            }
+            _ => Err(refusal(reply)),
+        }
     }
 
     /// Nobody gets an answer any more.
@@ -115,6 +127,7 @@ impl<S> Driver<S> {
             let mut queue = lock(&self.queue);
             queue.ended.get_or_insert_with(|| error.clone());
             queue.bytes = Vec::new();
+            queue.heard = None;
             std::mem::take(&mut queue.waiting)
         };
         self.waiting.drain(..).chain(unsent).for_each(|wanted| wanted.fail(error.clone()));

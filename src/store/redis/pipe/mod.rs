@@ -4,6 +4,8 @@
 //! task moves the buffer to the server and the replies to those who wait.
 
 mod driver;
+#[cfg(feature = "policy")]
+mod hear;
 mod replies;
 
 use std::{
@@ -16,7 +18,7 @@ use std::{
 use redis::{Cmd, Pipeline, RedisError, RedisResult, Value};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    sync::oneshot,
+    sync::{oneshot, watch},
 };
 
 use self::driver::Driver;
@@ -35,6 +37,8 @@ struct Queue {
     waiting: VecDeque<Wanted>,
     /// The driver's, while it sleeps.
     asleep: Option<Waker>,
+    /// Who is told of replies that nobody asked for.
+    heard: Option<watch::Sender<()>>,
     /// Why there is no driver any more.
     ended: Option<RedisError>,
 }
