@@ -359,8 +359,8 @@ impl OverrideSource for RedisPolicy {
             self.check_name()?;
             let found = self.keys.overrides(customers).await;
             let found = found.map_err(|error| self.error("cannot be read", &error))?;
-            let parse = |(customer, json): (&Box<str>, Option<String>)| self.parse_override(customer, &json?);
-            Ok(customers.iter().zip(found).map(parse).collect())
+            let parse = |(customer, json): (&str, Option<String>)| self.parse_override(customer, &json?);
+            Ok(customers.iter().map(|customer| &**customer).zip(found).map(parse).collect())
         })
     }
 }
