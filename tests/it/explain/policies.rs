@@ -61,7 +61,7 @@ pub(super) const TABLE: &str = r#"
     [[rules]]
     name = "at-a-time"
     algorithm = "concurrency"
-    limit = 1000
+    limit = 100000
     key = "header:x-customer"
 
     [[rules]]
@@ -77,7 +77,7 @@ pub(super) const TABLE: &str = r#"
     [tiers.pro]
     daily = "91000000/h"
     all = { cost = 3 }
-    at-a-time = 2000
+    at-a-time = 90000
     reads = { shadow = true }
     [tiers.enterprise]
     daily = "unlimited"
