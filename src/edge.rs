@@ -45,8 +45,6 @@ impl Edge {
         rules.headers().unwrap_or(&self.headers)
     }
 
-    #[inline]
-
     /// The seconds that a refusal by these rules tells to wait. Drawn anew at each call: ask once for a refusal.
     pub(crate) fn retry_after(&self, rules: &Rules, wait: Duration) -> u64 {
         retry_after(wait, self.headers(rules).cap(), self.jitter)
