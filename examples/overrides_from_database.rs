@@ -97,7 +97,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("\nFifty requests later, the table was asked {} times.", asked.load(Ordering::Relaxed));
 
-    println!("\nacme signs for 7,000 a day. It is told: the next request has it looked up again, and those after it have it:");
+    println!(
+        "\nacme signs for 7,000 a day. It is told: the next request has it looked up again, and those after it have it:"
+    );
     let terms = r#"{ "rules": { "per-customer": "7000/d" } }"#;
     sqlx::query("UPDATE contracts SET terms = ? WHERE customer = 'acme'").bind(terms).execute(&pool).await?;
     limiter.override_changed("acme");

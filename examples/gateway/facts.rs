@@ -46,14 +46,18 @@ fn document(policy: &Policy) -> Value {
     serde_json::to_value(policy).unwrap_or_default()
 }
 
+fn at<'a>(value: &'a Value, path: &str) -> &'a Value {
+    value.pointer(path).unwrap_or(&Value::Null)
+}
+
 /// A key that no request has which comes to a gateway, and what to write instead.
 fn unknown_key(document: &Value) -> Option<String> {
-    let rules = document["rules"].as_array().into_iter().flatten();
+    let rules = at(document, "/rules").as_array().into_iter().flatten();
     let of_rules = rules.flat_map(|rule| {
         let name = format!("rule {}", rule["name"]);
-        [(name.clone(), &rule["key"]), (name, &rule["fair_share"]["tenant"])]
+        [(name.clone(), at(rule, "/key")), (name, at(rule, "/fair_share/tenant"))]
     });
-    let of_all = [("customer".to_owned(), &document["customer"]["by"]), ("tier".to_owned(), &document["tier"]["by"])];
+    let of_all = [("customer".to_owned(), at(document, "/customer/by")), ("tier".to_owned(), at(document, "/tier/by"))];
     of_rules.chain(of_all).find_map(|(whose, key)| {
         let texts = key.as_array().map_or(std::slice::from_ref(key), Vec::as_slice).iter().filter_map(Value::as_str);
         let part =
@@ -90,14 +94,15 @@ impl Known {
         let document = document(policy);
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let entries = |value: &Value| value.as_object().cloned().unwrap_or_default();
-        let overrides = entries(&document["overrides"]).into_iter().map(|(name, own)| (name, text(&own["tier"])));
-        let fronted = document["proxies"].is_object();
+        let overrides =
+            entries(at(&document, "/overrides")).into_iter().map(|(name, own)| (name, text(at(&own, "/tier"))));
+        let fronted = at(&document, "/proxies").is_object();
         Known {
             fronted,
-            tier: document["tier"]["by"].as_str().and_then(|by| by.strip_prefix("header:")).map(str::to_owned),
-            default: text(&document["tier"]["default"]),
-            tiers: entries(&document["tiers"]).keys().cloned().collect(),
-            customer: document["customer"]["by"].as_str().and_then(|by| key_of(by, fronted)),
+            tier: at(&document, "/tier/by").as_str().and_then(|by| by.strip_prefix("header:")).map(str::to_owned),
+            default: text(at(&document, "/tier/default")),
+            tiers: entries(at(&document, "/tiers")).keys().cloned().collect(),
+            customer: at(&document, "/customer/by").as_str().and_then(|by| key_of(by, fronted)),
             overrides: overrides.collect(),
         }
     }
@@ -148,8 +153,10 @@ fn key_of(text: &str, fronted: bool) -> Option<KeyBy> {
 #[derive(Clone)]
 pub(super) struct Facts {
     limiter: Limiter,
-    last: Arc<Mutex<Option<(u64, Arc<Known>)>>>,
+    last: Arc<Mutex<Option<Version>>>,
 }
+
+type Version = (u64, Arc<Known>);
 
 impl Facts {
     pub(super) fn of(limiter: &Limiter) -> Facts {
