@@ -28,7 +28,7 @@ pub fn run(table: &mut Table) {
 /// with nothing to resolve.
 fn resolve(table: &mut Table) {
     let whole = limiter(&fifty());
-    let three = limiter(&(0..3).map(|number| rule(number, "900000/s")).collect::<String>());
+    let three = limiter(&(0..3).map(|number| rule(number, 900_000)).collect::<String>());
     let (mut resolved, mut plain) = (service(&whole), service(&three));
     let [mut with, mut without] = <[Vec<f64>; 2]>::default();
     for _ in 0..ROUNDS {
@@ -94,21 +94,27 @@ fn reload(table: &mut Table) {
     table.difference("policy: pause of a request meanwhile, the longest", pair, Bar::AtMost(1.0));
 }
 
-fn rule(number: u64, quota: &str) -> String {
-    format!(
-        "[[rules]]\nname = \"rule-{number}\"\nalgorithm = \"gcra\"\nquota = {quota:?}\nkey = \"header:x-customer\"\n"
-    )
+/// Rules of one window for the same requests would be superfluous.
+fn quota(number: u64, amount: u64) -> String {
+    format!("{amount}/{}s", number % 3 + 1)
 }
 
-fn far(number: u64, quota: u64) -> String {
-    format!("{}paths = [\"/v1/{number}/{{id}}\"]\nmethods = [\"GET\", \"POST\"]\n", rule(number, &format!("{quota}/s")))
+fn rule(number: u64, amount: u64) -> String {
+    let quota = quota(number, amount);
+    format!("[[rules]]\nname = \"rule-{number}\"\nalgorithm = \"gcra\"\nquota = {quota:?}\nkey = \"header:x-customer\"\n")
+}
+
+fn far(number: u64, amount: u64) -> String {
+    format!("{}paths = [\"/v1/{number}/{{id}}\"]\nmethods = [\"GET\", \"POST\"]\n", rule(number, amount))
 }
 
 /// Three rules for every path, the others for paths of their own.
 fn fifty() -> String {
-    let rules = (0..50).map(|number| if number < 3 { rule(number, "100/s") } else { far(number, 100) });
-    let tiers = (0..10).map(|tier| format!("[tiers.tier-{tier}]\nrule-0 = \"{}/s\"\nrule-1 = \"200/s\"\n", 100 + tier));
-    let own = "[overrides.acme.rules]\nrule-0 = \"900000/s\"\nrule-1 = \"900000/s\"\nrule-2 = \"900000/s\"\n";
+    let rules = (0..50).map(|number| if number < 3 { rule(number, 100) } else { far(number, 100) });
+    let change = |number: u64, amount: u64| format!("rule-{number} = {:?}\n", quota(number, amount));
+    let tiers = (0..10).map(|tier| format!("[tiers.tier-{tier}]\n{}{}", change(0, 100 + tier), change(1, 200)));
+    let own = (0..3).map(|number| change(number, 900_000)).collect::<String>();
+    let own = format!("[overrides.acme.rules]\n{own}");
     let by = "[customer]\nby = \"header:x-customer\"\n[tier]\nby = \"header:x-tier\"\ndefault = \"tier-0\"\n";
     format!("{by}{}{}{own}", rules.collect::<String>(), tiers.collect::<String>())
 }

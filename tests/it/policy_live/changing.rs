@@ -191,26 +191,26 @@ async fn a_limiter_follows_its_source_and_says_once_what_it_cannot_use() {
         events(&told).pop().expect("something")
     };
 
-    sender.send_replace(Ok(of("a", "20/hour", "")));
+    let _ = sender.send_replace(Ok(of("a", "20/hour", "")));
     assert_eq!(next().await, PolicyEvent::Changed { version: 2 });
     for _ in 0..3 {
-        sender.send_replace(Err(SourceError::new("the table is gone")));
+        let _ = sender.send_replace(Err(SourceError::new("the table is gone")));
     }
     assert_eq!(next().await, PolicyEvent::Refused { error: "the table is gone".into() });
-    sender.send_replace(Ok(of("a", "30/hour", "cost = \"weight\"\n")));
+    let _ = sender.send_replace(Ok(of("a", "30/hour", "cost = \"weight\"\n")));
     let PolicyEvent::Refused { error } = next().await else { panic!("it is of no use") };
     assert!(error.contains("weight"), "{error}");
     let status = limiter.policy_status().expect("it has one");
     assert_eq!((status.version(), status.refused()), (2, Some(&*error)));
     // The last good one again: nothing changes, and nothing is wrong any more.
-    sender.send_replace(Ok(of("a", "20/hour", "")));
+    let _ = sender.send_replace(Ok(of("a", "20/hour", "")));
     let good = async || {
         while limiter.policy_status().is_some_and(|status| status.refused().is_some()) {
             tokio::task::yield_now().await;
         }
     };
     tokio::time::timeout(Duration::from_secs(5), good()).await.expect("it is good again");
-    sender.send_replace(Ok(of("a", "40/hour", "")));
+    let _ = sender.send_replace(Ok(of("a", "40/hour", "")));
     assert_eq!(next().await, PolicyEvent::Changed { version: 3 });
     assert_eq!(events(&told).len(), 4);
 
