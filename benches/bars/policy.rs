@@ -38,11 +38,10 @@ fn resolve(table: &mut Table) {
     let pair = Pair { ours: &with, reference: &without, unit: "ns" };
     table.difference("policy: 50 rules, 10 tiers, an override: resolved for a request", pair, Bar::AtMost(1_000.0));
     let allocations = |ask: &mut dyn FnMut()| allocation_counter::measure(ask).count_total as f64;
-    // The customer's key is short, and needs none.
     let with = [allocations(&mut || ask(&mut resolved))];
     let without = [allocations(&mut || ask(&mut plain))];
     let pair = Pair { ours: &with, reference: &without, unit: "allocations" };
-    table.difference("policy: allocations beyond those of the keys", pair, Bar::AtMost(0.0));
+    table.difference("policy: allocations for it, of which the customer's key is one", pair, Bar::AtMost(1.0));
 }
 
 /// Ten thousand rules, read, checked and put in place while requests are served by another thread.
@@ -101,7 +100,9 @@ fn quota(number: u64, amount: u64) -> String {
 
 fn rule(number: u64, amount: u64) -> String {
     let quota = quota(number, amount);
-    format!("[[rules]]\nname = \"rule-{number}\"\nalgorithm = \"gcra\"\nquota = {quota:?}\nkey = \"header:x-customer\"\n")
+    format!(
+        "[[rules]]\nname = \"rule-{number}\"\nalgorithm = \"gcra\"\nquota = {quota:?}\nkey = \"header:x-customer\"\n"
+    )
 }
 
 fn far(number: u64, amount: u64) -> String {

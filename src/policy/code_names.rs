@@ -36,6 +36,11 @@ impl CodeNames {
         self.conditions.iter().map(String::as_str)
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self == &CodeNames::default()
+    }
+
     fn add_key(&mut self, texts: &[String]) {
         let parts = texts.iter().flat_map(|text| text.split('|')).map(str::trim);
         self.keys.extend(parts.filter(|part| !is_built_in(part)).map(str::to_owned));

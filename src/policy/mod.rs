@@ -88,6 +88,7 @@ mod plan;
 mod read;
 mod source;
 mod sources;
+mod spare;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -117,6 +118,7 @@ pub use sources::RedisPolicy;
 pub use sources::{
     ChangedOverrides, Following, Loading, OverrideSource, PolicyFile, PolicySource, PolicyStatus, SourceError,
 };
+use spare::Spare;
 use text::Wrong;
 pub(crate) use text::{Pattern, Segment};
 
@@ -136,6 +138,7 @@ pub(crate) use text::{Pattern, Segment};
 pub struct Policy {
     document: Document,
     source: Source,
+    spare: Spare,
 }
 
 impl Policy {
@@ -206,8 +209,8 @@ impl Policy {
         if !problems.is_empty() {
             return Err(PolicyError::of(source.name, problems));
         }
-        check::check(&document, &source, None)?;
-        Ok(Policy { document, source })
+        let spare = Spare::new(check::check(&document, &source, None)?);
+        Ok(Policy { document, source, spare })
     }
 
     /// Looks whether a limiter can be built of it, with these names.
@@ -228,6 +231,17 @@ impl Policy {
     /// All that building one would say.
     pub fn check(&self, names: &Names) -> Result<(), PolicyError> {
         self.plan(names).map(drop)
+    }
+
+    /// What a limiter is made of, and the policy, which it keeps. What was planned when the document was read is not planned again, unless
+    /// names may change it.
+    pub(crate) fn into_plan(mut self, names: &Names) -> Result<(Policy, Plan), PolicyError> {
+        let spare = self.spare.take().filter(|_| names.is_empty() && self.code_names().is_empty());
+        let plan = match spare {
+            Some(plan) => plan,
+            None => self.plan(names)?,
+        };
+        Ok((self, plan))
     }
 
     /// What a limiter is made of.

@@ -125,6 +125,10 @@ impl Names {
         self
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.tiers.is_empty() && self.costs.is_empty() && self.conditions.is_empty()
+    }
+
     pub(super) fn key_named(&self, name: &str) -> Option<&KeyBy> {
         self.keys.get(name)
     }

@@ -32,8 +32,9 @@ impl Making {
         version: u64,
         before: Option<&Snapshot>,
     ) -> Result<Snapshot, PolicyError> {
+        let (policy, plan) = policy.into_plan(&self.names)?;
         let Plan { rules: planned, tiers, tier_by, default_tier, customer_by, overrides, lists, headers, on_failure } =
-            policy.plan(&self.names)?;
+            plan;
         let mut paths = Paths::new();
         let first = self.rules.len();
         (0u16..).zip(&self.rules).for_each(|(index, _)| paths.add(index, &[], &[]));

@@ -100,7 +100,8 @@ impl Live {
         let gone = changes.before.replace(current);
         changes.refused = None;
         drop(changes);
-        drop(gone);
+        // Many rules take a while to take apart, and whoever waits for the new ones need not wait for that.
+        let _ = std::thread::Builder::new().name("sluicegate-policy".into()).spawn(move || drop(gone));
         tracing::info!(version, "another policy holds");
         self.tell(&PolicyEvent::Changed { version });
         Ok(())
