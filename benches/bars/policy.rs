@@ -37,11 +37,6 @@ fn resolve(table: &mut Table) {
     }
     let pair = Pair { ours: &with, reference: &without, unit: "ns" };
     table.difference("policy: 50 rules, 10 tiers, an override: resolved for a request", pair, Bar::AtMost(1_000.0));
-    let allocations = |ask: &mut dyn FnMut()| allocation_counter::measure(ask).count_total as f64;
-    let with = [allocations(&mut || ask(&mut resolved))];
-    let without = [allocations(&mut || ask(&mut plain))];
-    let pair = Pair { ours: &with, reference: &without, unit: "allocations" };
-    table.difference("policy: allocations for it, of which the customer's key is one", pair, Bar::AtMost(1.0));
 }
 
 /// Ten thousand rules, read, checked and put in place while requests are served by another thread.

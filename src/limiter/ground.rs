@@ -129,10 +129,14 @@ impl CheckedRule {
         }
     }
 
-    /// How many counts of a decision it may take.
+    /// How many counts of a decision it may take, for whichever tier it is: without a limit of its own it may have one there.
+    pub(super) fn most_counts(&self) -> usize {
+        1 + usize::from(self.ban.is_some()) + usize::from(self.shared.is_some())
+    }
+
+    /// How many counts of a decision it takes.
     pub(super) fn counts(&self) -> usize {
-        usize::from(!self.limit.is_unlimited())
-            * (1 + usize::from(self.ban.is_some()) + usize::from(self.shared.is_some()))
+        if self.limit.is_unlimited() { 0 } else { self.most_counts() }
     }
 
     /// The limits that a store is asked about.

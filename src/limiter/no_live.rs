@@ -34,7 +34,7 @@ impl Live {
 
 /// What a builder was told of policies: nothing.
 #[derive(Default)]
-pub(super) struct Wanted;
+pub(super) struct Wanted {}
 
 impl Wanted {
     pub(super) fn is_given(&self) -> bool {

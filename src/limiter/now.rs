@@ -10,6 +10,7 @@ pub(crate) enum Now<'a> {
     /// One whose rules never change.
     Same(&'a Limiter),
     /// That of a tier.
+    #[cfg_attr(not(feature = "policy"), allow(dead_code))]
     Held(Held),
     /// That of a customer.
     Own(Limiter),

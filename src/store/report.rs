@@ -43,6 +43,7 @@ impl Report {
     }
 
     /// Adds how many microseconds this machine's clock is ahead of that of a part of the store. The largest difference counts.
+    #[cfg_attr(not(feature = "redis"), allow(dead_code))]
     pub(crate) fn clock(&mut self, ahead: Option<i64>) {
         self.clock = self.clock.into_iter().chain(ahead).max_by_key(|ahead| ahead.unsigned_abs());
     }

@@ -50,7 +50,7 @@ impl Making {
         if let Some(before) = before {
             checked.iter_mut().for_each(|rule| rule.keep_counts(before.base.rules()));
         }
-        let heaviest = paths.heaviest(|index| checked.get(usize::from(index)).map_or(0, CheckedRule::counts));
+        let heaviest = paths.heaviest(|index| checked.get(usize::from(index)).map_or(0, CheckedRule::most_counts));
         if heaviest > MOST_RULES {
             let text = format!(
                 "up to {heaviest} rules, bans and fair shares may apply to one request; give at most {MOST_RULES}, or narrow their paths \

@@ -177,8 +177,10 @@ impl Live {
         match made {
             Ok(limiter) => Some(limiter),
             Err(error) => {
-                let customer = String::from_utf8_lossy(key.as_bytes());
-                tracing::error!(%customer, %error, "the override of a customer cannot be used; its tier holds");
+                if self.overrides.is_news(key, &error) {
+                    let customer = String::from_utf8_lossy(key.as_bytes());
+                    tracing::error!(%customer, %error, "the override of a customer cannot be used; its tier holds");
+                }
                 None
             }
         }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashSet,
+    hash::BuildHasher,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -30,6 +31,8 @@ const BATCH: usize = 64;
 const MOST_WAITING: usize = 1_024;
 /// The time that looking one customer up is worth: no more than a thousand a second are, whoever asks.
 const PACE: Duration = Duration::from_millis(1);
+/// How many overrides that cannot be used are remembered as told.
+const MOST_TOLD: usize = 1_024;
 /// How long a look-up may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long after a look-up that failed the next one is tried.
@@ -45,6 +48,9 @@ struct Inner {
     /// Grows when everything that is known may have changed.
     epoch: AtomicU64,
     queue: Mutex<Queue>,
+    /// What was said of overrides that cannot be used, by its hash.
+    told: Mutex<HashSet<u64>>,
+    hasher: std::hash::RandomState,
 }
 
 /// What is known of a customer.
@@ -72,9 +78,16 @@ struct Queue {
 
 impl Overrides {
     pub(super) fn new(lookup: Option<Lookup>) -> Overrides {
-        let hasher = foldhash::fast::RandomState::default();
-        let known = Cache::with(MOST, MOST as u64, UnitWeighter, hasher, Default::default());
-        Overrides(Arc::new(Inner { lookup, known, epoch: AtomicU64::new(0), queue: Mutex::default() }))
+        let known = Cache::with(MOST, MOST as u64, UnitWeighter, Default::default(), Default::default());
+        let hasher = std::hash::RandomState::new();
+        Overrides(Arc::new(Inner {
+            lookup,
+            known,
+            epoch: AtomicU64::new(0),
+            queue: Mutex::default(),
+            told: Mutex::default(),
+            hasher,
+        }))
     }
 
     /// Whether anybody may have one.
@@ -136,6 +149,16 @@ impl Overrides {
             let known = Known::unmade(found.clone(), *epoch, Instant::now());
             self.0.known.insert(customer.into(), Arc::new(known));
         }
+    }
+
+    /// Whether this was not said of the customer before, as far as is remembered.
+    pub(super) fn is_news(&self, key: &Key, error: &str) -> bool {
+        let hash = self.0.hasher.hash_one((key.as_bytes(), error));
+        let mut told = self.0.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.len() >= MOST_TOLD {
+            told.clear();
+        }
+        told.insert(hash)
     }
 
     fn is_old(&self, known: &Known) -> bool {

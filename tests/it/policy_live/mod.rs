@@ -1,5 +1,6 @@
 //! Policies in a limiter that runs: tiers, overrides, and changes under load.
 
+mod allocations;
 mod changing;
 mod customers;
 mod load;

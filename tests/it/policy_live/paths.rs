@@ -56,6 +56,15 @@ async fn more_rules_than_one_decision_takes_are_refused_when_the_policy_is_set()
         let error = build(&many(together)).expect_err("too many");
         assert!(error.contains("at most 64"), "{together}: {error}");
     }
+    // Also where only tiers give them quotas.
+    let names = || (0..65).map(|n| format!("rule-{n}"));
+    let rules = names()
+        .map(|name| format!("[[rules]]\nname = {name:?}\nalgorithm = \"gcra\"\nkey = \"global\"\npaths = [\"/x\"]\n"));
+    let quotas = (1..).zip(names()).map(|(hours, name)| format!("{name} = \"100/{hours}h\"\n"));
+    let by = "[tier]\nby = \"header:x-plan\"\ndefault = \"free\"\n";
+    let text = format!("{by}{}[tiers.free]\n{}", rules.collect::<String>(), quotas.collect::<String>());
+    let error = build(&text).expect_err("too many");
+    assert!(error.contains("at most 64"), "{error}");
     let by_method = (0..65).map(|n| {
         let method = if n % 2 == 0 { "GET" } else { "POST" };
         rule_of(&format!("rule-{n}"), n + 1, &format!("methods = [\"{method}\"]"))
