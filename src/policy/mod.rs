@@ -179,11 +179,11 @@ impl Policy {
 
     /// Reads what stands in a file, unless it could not be read for a reason.
     fn of_read(path: &Path, read: Result<Vec<u8>, String>) -> Result<Policy, PolicyError> {
-        let text = read.map_err(|message| unread(path, message, "look whether it is there, and may be read"))?;
         let Some(format) = Format::of_file(path) else {
             let message = "is neither TOML nor JSON by its name";
             return Err(unread(path, message.into(), "name it with .toml or .json at the end"));
         };
+        let text = read.map_err(|message| unread(path, message, "look whether it is there, and may be read"))?;
         match String::from_utf8(text) {
             Ok(text) => Policy::named(&path.display().to_string(), &text, format),
             Err(_) => Err(unread(path, "cannot be read: it is not UTF-8".into(), "save it in that encoding")),
