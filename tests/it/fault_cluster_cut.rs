@@ -195,9 +195,8 @@ async fn cut(cut: &mut Cut, resilient: bool) {
 fn cut_off(resilient: bool) {
     let runtime = one_thread();
     let mut begun = runtime.block_on(begin(resilient));
-    // Each store's connections have other buffers now; and where it counted by itself, it has made tables for that, the more of them
-    // the more answers a busy machine held up.
-    let each = if resilient { Room { pieces: 128, bytes: 128 << 10 } } else { Room { pieces: 3, bytes: 32 << 10 } };
+    // Each store's connections have other buffers now; and where it counted by itself, it has made tables for that.
+    let each = if resilient { Room { pieces: 32, bytes: 128 << 10 } } else { Room { pieces: 3, bytes: 32 << 10 } };
     let room = Room { pieces: each.pieces * STORES as i64, bytes: each.bytes * STORES as i64 };
     leaves(&runtime, room, cut(&mut begun, resilient));
 }
