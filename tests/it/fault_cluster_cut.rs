@@ -195,8 +195,16 @@ async fn cut(cut: &mut Cut, resilient: bool) {
 fn cut_off(resilient: bool) {
     let runtime = one_thread();
     let mut begun = runtime.block_on(begin(resilient));
-    // Each store's connections have other buffers now; and where it counted by itself, it has made tables for that.
-    let each = if resilient { Room { pieces: 32, bytes: 128 << 10 } } else { Room { pieces: 3, bytes: 32 << 10 } };
+    // Each store's connections have other buffers now.
+    let buffers = Room { pieces: 3, bytes: 32 << 10 };
+    // Where it counted by itself, it has made tables for that: two for each of the 64 parts of a count in memory. They are made once, and
+    // grow by the keys that were counted in them, which are remembered for an hour as their windows are.
+    let tables = Room { pieces: 2 * 64, bytes: if soak() { 256 << 10 } else { 96 << 10 } };
+    let each = if resilient {
+        Room { pieces: buffers.pieces + tables.pieces, bytes: buffers.bytes + tables.bytes }
+    } else {
+        buffers
+    };
     let room = Room { pieces: each.pieces * STORES as i64, bytes: each.bytes * STORES as i64 };
     leaves(&runtime, room, cut(&mut begun, resilient));
 }
