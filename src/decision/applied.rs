@@ -26,16 +26,21 @@ const TURN: u64 = 1 << 63;
 const SHADOW: u64 = 1 << 16;
 const CRITICAL: u64 = 1 << 17;
 
+#[inline(never)]
+fn word_of(wait: Wait) -> u64 {
+    match wait {
+        Wait::None => 0,
+        Wait::Micros(micros) => micros.clamp(1, TURN - 1),
+        Wait::Turn(micros) => TURN | micros.min(TURN - 2),
+        Wait::Never => NEVER,
+    }
+}
+
 impl Applied {
     // Always: called, it writes words that the caller copies in pairs.
     #[inline(always)]
     pub(crate) fn new(pick: &Pick, verdict: &Verdict) -> Applied {
-        let wait = match verdict.wait {
-            Wait::None => 0,
-            Wait::Micros(micros) => micros.clamp(1, TURN - 1),
-            Wait::Turn(micros) => TURN | micros.min(TURN - 2),
-            Wait::Never => NEVER,
-        };
+        let wait = if verdict.wait == Wait::None { 0 } else { word_of(verdict.wait) };
         let Verdict { remaining, reset_after, receipt, tenant_receipt, .. } = *verdict;
         let flag = |is: bool, flag: u64| if is { flag } else { 0 };
         let rule = u64::from(pick.rule) | flag(pick.shadow, SHADOW) | flag(pick.critical, CRITICAL);

@@ -97,9 +97,9 @@ impl<'a> Call<'a> {
 
     /// What applies, where it is one rule.
     #[inline]
-    pub(super) fn only(&self) -> Option<&Pick> {
-        match &self.0 {
-            Entries::One(entry) => Some(&entry.pick),
+    pub(super) fn only_mut(&mut self) -> Option<&mut Entry<'a>> {
+        match &mut self.0 {
+            Entries::One(entry) => Some(entry),
             Entries::Many(_) => None,
         }
     }
@@ -151,10 +151,13 @@ impl Default for Call<'_> {
 impl<'a, K: IntoKey, const N: usize> From<[(&'a str, K); N]> for Call<'a> {
     #[inline]
     fn from(keys: [(&'a str, K); N]) -> Call<'a> {
-        let mut entries = keys.into_iter().map(|(rule, key)| Entry::new(rule, key));
-        match entries.next() {
-            Some(only) if N == 1 => Call(Entries::One(only)),
-            first => Call(Entries::Many(first.into_iter().chain(entries).collect())),
+        let mut keys = keys.into_iter();
+        match keys.next() {
+            Some((rule, key)) if N == 1 => Call(Entries::One(Entry::new(rule, key))),
+            first => {
+                let keys = first.into_iter().chain(keys);
+                Call(Entries::Many(keys.map(|(rule, key)| Entry::new(rule, key)).collect()))
+            }
         }
     }
 }

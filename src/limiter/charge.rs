@@ -11,7 +11,7 @@ use http::response;
 use super::{Limiter, Pick, pick::Picks, rules::CheckedRule};
 use crate::{
     decision::Decision,
-    store::{Change, Line, OwnedLine, Verdict},
+    store::{Change, Line, OwnedLine, Purpose, Verdict},
 };
 
 /// More than a unit for each byte of four gigabytes is a mistake.
@@ -227,7 +227,7 @@ impl Limiter {
     pub async fn charge<'a>(&self, call: impl Into<super::Call<'a>>) -> Charge {
         let (mut call, mut held) = (call.into(), None);
         let now = self.now(&mut held);
-        let decision = now.acquire_resolved(&mut call).await;
+        let decision = now.ask_resolved(&mut call, Purpose::Spend).await;
         let picks: Picks = call.picks().cloned().collect();
         Charge::new(now, &decision, picks.into_iter(), |_| true)
     }

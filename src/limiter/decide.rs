@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{Call, Handle, Limiter, Pick, miscounted};
+use super::{Call, Handle, Limiter, Pick, miscounted, rules::CheckedRule};
 use crate::{
     decision::{Applied, Decision},
     error::StoreError,
@@ -14,41 +14,61 @@ use crate::{
 };
 
 impl Limiter {
+    /// Asks about a call. It is decided about where it lies in the future, which is made of a call and not of what becomes one: moving it
+    /// about takes as long as the rest of a decision in memory.
+    #[inline]
+    pub(super) fn ask<'a>(&self, mut call: Call<'a>, purpose: Purpose) -> impl Future<Output = Decision> + use<'_, 'a> {
+        async move {
+            let mut failure = None;
+            if let Some(applied) = self.ask_now(&mut call, purpose, &mut failure) {
+                return Decision::one(Arc::clone(self.0.rules.handle()), applied);
+            }
+            match &self.0.live {
+                None => self.ask_further(&mut call, purpose, failure).await,
+                Some(live) => live.usual().ask_resolved(&mut call, purpose).await,
+            }
+        }
+    }
+
+    /// The same, and afterwards the call says which rules it named, and what it cost. For limiters whose rules do not change.
+    pub(super) async fn ask_resolved(&self, call: &mut Call<'_>, purpose: Purpose) -> Decision {
+        let mut failure = None;
+        if let Some(applied) = self.ask_now(call, purpose, &mut failure) {
+            return Decision::one(Arc::clone(self.0.rules.handle()), applied);
+        }
+        self.ask_further(call, purpose, failure).await
+    }
+
     /// How the one rule of a call stands, where it is one and the store knows at once. A decision is made only of this, or
     /// it would be put aside and copied once more.
     #[inline(always)]
-    pub(super) fn ask_now(
-        &self,
-        call: &mut Call<'_>,
-        purpose: Purpose,
-        failure: &mut Option<StoreError>,
-    ) -> Option<Applied> {
-        if let Err(error) = self.resolve(call) {
-            *failure = Some(error);
-            // No rule is to say what happens then: the mistake is in the call.
-            *call = Call::new();
+    fn ask_now(&self, call: &mut Call<'_>, purpose: Purpose, failure: &mut Option<StoreError>) -> Option<Applied> {
+        if !self.0.is_plain {
             return None;
         }
-        self.apply_now(call.only()?, purpose, failure)
+        let entry = call.only_mut()?;
+        let rule = self.find_rule(entry)?;
+        if entry.left_out {
+            return None;
+        }
+        self.apply_now(rule, &entry.pick, purpose, failure)
     }
 
-    /// The call moves in only here, so that one that is decided at once is never part of a future.
-    pub(super) async fn decide_call(&self, call: Call<'_>, purpose: Purpose, failure: Option<StoreError>) -> Decision {
-        self.decide_further(&call, purpose, failure).await
-    }
-
-    pub(super) async fn decide_further(
-        &self,
-        call: &Call<'_>,
-        purpose: Purpose,
-        failure: Option<StoreError>,
-    ) -> Decision {
+    /// What was not known at once.
+    async fn ask_further(&self, call: &mut Call<'_>, purpose: Purpose, failure: Option<StoreError>) -> Decision {
         if let Some(error) = failure {
             return self.failed(error, call.picks());
         }
-        if (call.only().is_none() || !self.is_plain(purpose))
-            && let Some(decision) = self.decide_now(call.picks(), purpose)
-        {
+        if let Some(decision) = self.listed_call(call) {
+            return decision;
+        }
+        if let Err(error) = self.resolve(call) {
+            // No rule is to say what happens then: the mistake is in the call.
+            *call = Call::new();
+            return self.failed(error, call.picks());
+        }
+        let is_asked = self.0.is_plain && call.only_mut().is_some();
+        if !is_asked && let Some(decision) = self.decide_now(call.picks(), purpose) {
             return decision;
         }
         self.decide(call.picks(), purpose).await
@@ -69,11 +89,12 @@ impl Limiter {
             return self.lease_now(picks);
         }
         if picks.len() == 1
-            && self.is_plain(purpose)
+            && !self.0.rules.any_bans()
             && let Some(pick) = picks.clone().next()
+            && let Some(rule) = self.0.rules.get(pick.rule)
         {
             let mut failure = None;
-            return match self.apply_now(pick, purpose, &mut failure) {
+            return match self.apply_now(rule, pick, purpose, &mut failure) {
                 Some(applied) => Some(Decision::one(Arc::clone(self.0.rules.handle()), applied)),
                 None => failure.map(|error| self.failed(error, picks)),
             };
@@ -89,11 +110,14 @@ impl Limiter {
 
     /// Nearly every ask has one line, and gathering it would be a good part of the work.
     #[inline(always)]
-    pub(super) fn apply_now(&self, pick: &Pick, purpose: Purpose, failure: &mut Option<StoreError>) -> Option<Applied> {
-        if !self.is_plain(purpose) {
-            return None;
-        }
-        let line = self.line(pick)?;
+    fn apply_now(
+        &self,
+        rule: &CheckedRule,
+        pick: &Pick,
+        purpose: Purpose,
+        failure: &mut Option<StoreError>,
+    ) -> Option<Applied> {
+        let line = line(rule, pick);
         let mut answer = Answer::default();
         let ask = Ask { lines: &[line], purpose, time: self.0.clock.time() };
         // Looked at where it is: an error is large, and would be moved before anybody knew whether there is one.
@@ -138,15 +162,7 @@ impl Limiter {
 
     #[inline]
     pub(super) fn line<'a>(&'a self, pick: &'a Pick) -> Option<Line<'a>> {
-        let rule = self.0.rules.get(pick.rule)?;
-        let line = Line::new(rule.scope(), pick.key.as_bytes(), rule.limit(), pick.cost);
-        Some(Line {
-            on_failure: rule.on_failure(),
-            shadow: pick.shadow,
-            critical: pick.critical,
-            tenant: pick.tenant.as_deref(),
-            ..line
-        })
+        Some(line(self.0.rules.get(pick.rule)?, pick))
     }
 
     /// Those of the rules, then those of their bans.
@@ -157,12 +173,6 @@ impl Limiter {
         let mut lines = picks.clone().filter_map(|pick| self.line(pick)).collect();
         self.add_bans(picks, &mut lines);
         lines
-    }
-
-    /// Whether an ask of one rule is one line, and nothing is to be seen to afterwards.
-    #[inline]
-    pub(super) fn is_plain(&self, purpose: Purpose) -> bool {
-        !self.takes_leases(purpose) && !self.0.rules.any_bans()
     }
 
     #[inline]
@@ -212,6 +222,17 @@ impl Limiter {
             observer.decided(&decision);
         }
         decision
+    }
+}
+
+#[inline]
+fn line<'a>(rule: &'a CheckedRule, pick: &'a Pick) -> Line<'a> {
+    Line {
+        on_failure: rule.on_failure(),
+        shadow: pick.shadow,
+        critical: pick.critical,
+        tenant: pick.tenant.as_deref(),
+        ..Line::new(rule.scope(), pick.key.as_bytes(), rule.limit(), pick.cost)
     }
 }
 

@@ -110,6 +110,15 @@ struct Inner {
     core: Arc<Core>,
     /// Where the rules change: then these here are none, and it knows those that are.
     live: Option<Live>,
+    /// Whether a call of one rule is one line for the store, with nothing to see to before or after.
+    is_plain: bool,
+}
+
+impl Inner {
+    fn new(core: Arc<Core>, rules: Shared, listing: Option<Listing>, live: Option<Live>) -> Inner {
+        let is_plain = live.is_none() && listing.is_none() && !rules.any_bans() && rules.shortest_lease().is_none();
+        Inner { rules, listing, leases: Leases::default(), core, live, is_plain }
+    }
 }
 
 /// What a limiter has whatever its rules.
@@ -143,20 +152,19 @@ impl Deref for Inner {
 impl Limiter {
     fn of(core: Arc<Core>, rules: Shared, lists: Option<Lists>) -> Limiter {
         let listing = lists.map(|lists| Listing::new(lists, rules.iter().map(CheckedRule::key)));
-        Limiter(Arc::new(Inner { rules, listing, leases: Leases::default(), core, live: None }))
+        Limiter(Arc::new(Inner::new(core, rules, listing, None)))
     }
 
     /// One whose rules change.
     fn living(core: Arc<Core>, live: Live) -> Limiter {
         let rules = Shared::new(Rules::new(core.family, Vec::new(), Terms::default()));
-        Limiter(Arc::new(Inner { rules, listing: None, leases: Leases::default(), core, live: Some(live) }))
+        Limiter(Arc::new(Inner::new(core, rules, None, Some(live))))
     }
 
     /// The same with other rules.
     #[cfg_attr(not(feature = "policy"), allow(dead_code))]
     fn with(&self, rules: Shared) -> Limiter {
-        let (listing, core) = (self.0.listing.clone(), Arc::clone(&self.0.core));
-        Limiter(Arc::new(Inner { rules, listing, leases: Leases::default(), core, live: None }))
+        Limiter(Arc::new(Inner::new(Arc::clone(&self.0.core), rules, self.0.listing.clone(), None)))
     }
 
     /// Begins a limiter over `store`.
@@ -168,44 +176,15 @@ impl Limiter {
     ///
     /// Rules it names no key for do not apply. A name that no rule has, or one that stands twice, gives a decision with a
     /// [`failure`](Decision::failure). A call with a key on a [list](crate::Lists) is admitted or refused by that alone.
-    pub async fn acquire<'a>(&self, call: impl Into<Call<'a>>) -> Decision {
-        let (mut call, mut held) = (call.into(), None);
-        let now = self.now(&mut held);
-        if let Some(decision) = now.listed_call(&call) {
-            return decision;
-        }
-        let mut failure = None;
-        if let Some(applied) = now.ask_now(&mut call, Purpose::Spend, &mut failure) {
-            return Decision::one(Arc::clone(now.0.rules.handle()), applied);
-        }
-        now.decide_call(call, Purpose::Spend, failure).await
-    }
-
-    /// The same, and afterwards the call says which rules it named, and what it cost.
-    async fn acquire_resolved(&self, call: &mut Call<'_>) -> Decision {
-        if let Some(decision) = self.listed_call(call) {
-            return decision;
-        }
-        let mut failure = None;
-        if let Some(applied) = self.ask_now(call, Purpose::Spend, &mut failure) {
-            return Decision::one(Arc::clone(self.0.rules.handle()), applied);
-        }
-        self.decide_further(call, Purpose::Spend, failure).await
+    #[inline]
+    pub fn acquire<'a>(&self, call: impl Into<Call<'a>>) -> impl Future<Output = Decision> {
+        self.ask(call.into(), Purpose::Spend)
     }
 
     /// What [`acquire`](Limiter::acquire) would decide, without spending: how every rule stands. It writes nothing at all, so
     /// right after a changed quota or a clock that stepped back the wait it names may still move.
-    pub async fn peek<'a>(&self, call: impl Into<Call<'a>>) -> Decision {
-        let (mut call, mut held) = (call.into(), None);
-        let now = self.now(&mut held);
-        if let Some(decision) = now.listed_call(&call) {
-            return decision;
-        }
-        let mut failure = None;
-        if let Some(applied) = now.ask_now(&mut call, Purpose::Peek, &mut failure) {
-            return Decision::one(Arc::clone(now.0.rules.handle()), applied);
-        }
-        now.decide_call(call, Purpose::Peek, failure).await
+    pub fn peek<'a>(&self, call: impl Into<Call<'a>>) -> impl Future<Output = Decision> {
+        self.ask(call.into(), Purpose::Peek)
     }
 
     /// Forgets what was counted for the keys of the call: the rules it names stand as if nobody had used them, whatever was owed
@@ -298,7 +277,10 @@ impl Limiter {
         let mut any_left_out = false;
         let entries = call.entries_mut();
         for entry in &mut *entries {
-            any_left_out |= self.find_rule(entry)?;
+            if self.find_rule(entry).is_none() {
+                return Err(self.unknown(entry.name));
+            }
+            any_left_out |= entry.left_out;
         }
         match entries {
             [_] => Ok(any_left_out),
@@ -306,10 +288,10 @@ impl Limiter {
         }
     }
 
-    /// Finds the rule of one entry; answers whether it is to be left out.
-    #[inline]
-    fn find_rule(&self, entry: &mut Entry<'_>) -> Result<bool, StoreError> {
-        let Some(rule) = self.0.rules.named(entry.name) else { return Err(self.unknown(entry.name)) };
+    /// Finds the rule of one entry, which then says whether it is to be left out.
+    #[inline(always)]
+    fn find_rule(&self, entry: &mut Entry<'_>) -> Option<&CheckedRule> {
+        let rule = self.0.rules.named(entry.name)?;
         entry.pick.rule = rule.index();
         if let Some(tenant) = &entry.tenant {
             entry.pick.tenant = rule.tenant(&entry.pick.key, Some(tenant));
@@ -321,7 +303,7 @@ impl Limiter {
         }
         entry.pick.shadow = self.is_shadow() || !rule.roll_out().enforces(entry.pick.key.as_bytes());
         entry.left_out = entry.pick.key.is_absent() || rule.limit().is_unlimited();
-        Ok(entry.left_out)
+        Some(rule)
     }
 
     #[cold]

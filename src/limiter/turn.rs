@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use super::{Call, Limiter, Pick};
 use crate::{
     decision::Decision,
-    store::{Change, OwnedLine},
+    store::{Change, OwnedLine, Purpose},
 };
 
 /// Asking more often would be faster than timers are.
@@ -104,7 +104,7 @@ impl Limiter {
             // What it leaves out, other rules may ask about when it comes again.
             let (mut call, mut held) = (call.clone(), None);
             let now = self.now(&mut held);
-            let decision = now.acquire_resolved(&mut call).await;
+            let decision = now.ask_resolved(&mut call, Purpose::Spend).await;
             if let Some(turn) = now.turn(&decision, call.picks()) {
                 drop(place);
                 turn.come().await;
