@@ -53,14 +53,14 @@ fn enforced(decision: &Decision) -> impl Iterator<Item = &Applied> {
 
 /// `"per-user";q=20;w=12, "per-ip";q=1000;w=60`.
 fn named(snapshot: &Snapshot<'_>) -> Option<HeaderValue> {
-    let policies = snapshot.decision.rules().policies();
+    let rules = snapshot.decision.rules();
     let partitions = snapshot.noted.partitions.as_ref();
     if partitions.is_none() && are_all(snapshot.decision) {
-        return policies.all_named();
+        return rules.policies().all_named();
     }
     let mut text = Text::new();
     for applied in enforced(snapshot.decision) {
-        let Some(policy) = policies.of(applied.rule(), applied.is_critical()) else { continue };
+        let Some(policy) = rules.told(applied.rule(), applied.is_critical()) else { continue };
         if !text.is_empty() {
             text.text(", ");
         }
@@ -74,29 +74,29 @@ fn named(snapshot: &Snapshot<'_>) -> Option<HeaderValue> {
 
 /// `20;w=12, 1000;w=60`.
 fn older(decision: &Decision) -> Option<HeaderValue> {
-    let policies = decision.rules().policies();
+    let rules = decision.rules();
     if are_all(decision) {
-        return policies.all_older();
+        return rules.policies().all_older();
     }
     let applied = enforced(decision);
     let applied: Vec<&Policy> =
-        applied.filter_map(|applied| policies.of(applied.rule(), applied.is_critical())).collect();
+        applied.filter_map(|applied| rules.told(applied.rule(), applied.is_critical())).collect();
     HeaderValue::try_from(join_older(applied.into_iter())).ok().filter(|value| !value.is_empty())
 }
 
 /// Whether every rule that is told of applied, as it does to ordinary requests.
 fn are_all(decision: &Decision) -> bool {
-    let policies = decision.rules().policies();
-    let ordinary = |applied: &&Applied| !applied.is_critical() && policies.of(applied.rule(), false).is_some();
-    enforced(decision).filter(ordinary).count() == policies.len()
+    let rules = decision.rules();
+    let ordinary = |applied: &&Applied| !applied.is_critical() && rules.is_told(applied.rule());
+    enforced(decision).filter(ordinary).count() == rules.policies().len()
 }
 
 /// `"per-user";r=0;t=1, "per-ip";r=871;t=36`.
 fn standings(snapshot: &Snapshot<'_>) -> Option<HeaderValue> {
-    let policies = snapshot.decision.rules().policies();
+    let rules = snapshot.decision.rules();
     value(|text| {
         for standing in snapshot.decision.standings().filter(|standing| !standing.is_shadow()) {
-            let Some(policy) = policies.of(standing.index(), standing.kept() == 0) else { continue };
+            let Some(policy) = rules.told(standing.index(), standing.kept() == 0) else { continue };
             if !text.is_empty() {
                 text.text(", ");
             }

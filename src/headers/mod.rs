@@ -27,7 +27,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, request::Pa
 pub use build::HeadersBuilder;
 use family::Family;
 use partition::{Partitions, Secret};
-pub(crate) use policies::Policies;
+pub(crate) use policies::{Policies, Policy, Told};
 pub(crate) use retry_after::retry_after;
 pub(crate) use text::push_escaped;
 

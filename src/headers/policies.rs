@@ -1,4 +1,4 @@
-use std::{sync::Arc, time::Duration};
+use std::{sync::OnceLock, time::Duration};
 
 use http::HeaderValue;
 use sha2::{Digest, Sha256};
@@ -9,13 +9,11 @@ use super::{
 };
 use crate::{key::hex, limit::Limit};
 
-/// What the fields say of each rule whatever the request, written once.
+/// What the fields say of all rules together, for the requests that every rule applies to: written once.
 #[derive(Clone, Debug)]
 pub(crate) struct Policies {
-    each: Box<[Arc<Policy>]>,
     /// How many rules there are to tell of.
-    limited: usize,
-    /// The items of all these, for the requests that every rule applies to.
+    told: usize,
     named: Option<HeaderValue>,
     older: Option<HeaderValue>,
 }
@@ -23,10 +21,12 @@ pub(crate) struct Policies {
 /// More rules never apply to one request.
 const MOST_TOGETHER: usize = 64;
 
-#[derive(Debug)]
-pub(super) struct Policy {
-    /// Nothing is told of it: there is no limit, or it is no quota of the caller's.
-    silent: bool,
+/// What the fields say of a rule whatever the request. Written when it is first told, since of ten thousand rules few are on any one day.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Told(OnceLock<Box<Policy>>);
+
+#[derive(Clone, Debug)]
+pub(crate) struct Policy {
     /// `"name";r=`, the name quoted and escaped.
     pub(super) remaining: String,
     /// `"name";q=100;w=60`.
@@ -41,53 +41,27 @@ pub(super) struct Policy {
     critical: Option<Box<Policy>>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Older {
     pub(super) quota: u64,
     pub(super) item: String,
 }
 
 impl Policies {
-    pub(crate) fn new<'a>(rules: impl Iterator<Item = (&'a str, &'a Limit, bool)>) -> Policies {
-        let policies = rules.map(|(name, limit, is_quota)| Policy::of(name, limit, is_quota));
-        Policies::gather(policies.map(Arc::new).collect())
-    }
-
-    fn gather(each: Box<[Arc<Policy>]>) -> Policies {
-        let limited = || each.iter().map(|policy| &**policy).filter(|policy| !policy.silent);
-        let count = limited().count();
-        if count > MOST_TOGETHER {
-            return Policies { named: None, older: None, limited: count, each };
+    /// Of rules of which so many are told of.
+    pub(crate) fn new<'a>(told: usize, policies: impl Iterator<Item = &'a Policy> + Clone) -> Policies {
+        if told > MOST_TOGETHER {
+            return Policies { told, named: None, older: None };
         }
-        let named = limited().map(|policy| policy.named.as_str()).collect::<Vec<_>>().join(", ");
-        let older = join_older(limited());
+        let named = policies.clone().map(|policy| policy.named.as_str()).collect::<Vec<_>>().join(", ");
+        let older = join_older(policies);
         let value = |text: String| HeaderValue::try_from(text).ok().filter(|value| !value.is_empty());
-        Policies { named: value(named), older: value(older), limited: count, each }
-    }
-
-    /// Tells something else of the rule of this index. What is told of all together stays as it is until it is
-    /// [joined](Policies::joined).
-    pub(crate) fn replace(&mut self, index: u16, (name, limit, is_quota): (&str, &Limit, bool)) {
-        if let Some(place) = self.each.get_mut(usize::from(index)) {
-            *place = Arc::new(Policy::of(name, limit, is_quota));
-        }
-    }
-
-    /// The same, with what is told of all together joined anew.
-    pub(crate) fn joined(self) -> Policies {
-        Policies::gather(self.each)
+        Policies { told, named: value(named), older: value(older) }
     }
 
     /// How many rules there are to tell of.
     pub(super) fn len(&self) -> usize {
-        self.limited
-    }
-
-    /// What is told of a rule to a request that may use all of it, or not what is reserved. `None`: nothing.
-    #[inline]
-    pub(super) fn of(&self, rule: u16, all: bool) -> Option<&Policy> {
-        let policy = self.each.get(usize::from(rule)).map(|policy| &**policy).filter(|policy| !policy.silent)?;
-        Some(policy.critical.as_deref().filter(|_| all).unwrap_or(policy))
+        self.told
     }
 
     pub(super) fn all_named(&self) -> Option<HeaderValue> {
@@ -99,12 +73,20 @@ impl Policies {
     }
 }
 
+impl Told {
+    /// What is told of the rule of this name and limit to a request that may use all of it, or not what is reserved.
+    #[inline]
+    pub(crate) fn policy(&self, name: &str, limit: &Limit, all: bool) -> &Policy {
+        let policy = self.0.get_or_init(|| Box::new(Policy::of(name, limit)));
+        policy.critical.as_deref().filter(|_| all).unwrap_or(policy)
+    }
+}
+
 impl Policy {
-    fn of(name: &str, limit: &Limit, is_quota: bool) -> Policy {
+    fn of(name: &str, limit: &Limit) -> Policy {
         let capacity = limit.quota().capacity();
         let critical = (limit.reserved() > 0).then(|| Box::new(Policy::new(name, limit, capacity)));
-        let ordinary = Policy::new(name, limit, capacity.saturating_sub(limit.reserved()));
-        Policy { silent: limit.is_unlimited() || !is_quota, critical, ..ordinary }
+        Policy { critical, ..Policy::new(name, limit, capacity.saturating_sub(limit.reserved())) }
     }
 
     /// Of as much as a request can use.
@@ -121,7 +103,6 @@ impl Policy {
         let older = window.map(|window| Older { quota, item: format!("{quota};w={window}") });
         let bucket: Vec<u8> = Sha256::digest(name).iter().take(16).flat_map(|byte| hex(*byte)).collect();
         Policy {
-            silent: false,
             critical: None,
             remaining: quoted + ";r=",
             named,
@@ -164,18 +145,18 @@ fn quota_and_window(limit: &Limit, capacity: u64) -> (u64, Option<u64>) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::{Quota, Rule, key};
+    use crate::{Limiter, LimiterBuilder, MemoryStore, Quota, Rule, key};
 
     /// Or no request would be found to have them all, and each response would be written anew.
     #[test]
     fn what_has_no_limit_is_not_one_of_those_to_tell_of() {
-        let rules = [("free", Quota::unlimited()), ("pages", Quota::per_hour(2)), ("more", Quota::unlimited())];
-        let limits =
-            rules.map(|(name, quota)| (name, Rule::gcra(name, quota).key(key::global()).check().expect("sound")));
-        let policies = Policies::new(limits.iter().map(|(name, limit)| (*name, limit, true)));
-        assert_eq!(policies.len(), 1);
-        assert_eq!(policies.all_named().expect("a field"), "\"pages\";q=2;w=3600");
-        assert!(policies.of(0, true).is_none() && policies.of(1, true).is_some() && policies.of(2, true).is_none());
+        let quotas = [("free", Quota::unlimited()), ("pages", Quota::per_hour(2)), ("more", Quota::unlimited())];
+        let rules = quotas.map(|(name, quota)| Rule::gcra(name, quota).key(key::global()));
+        let limiter = rules.into_iter().fold(Limiter::builder(MemoryStore::new()), LimiterBuilder::rule).build();
+        let limiter = limiter.expect("sound");
+        let rules = limiter.rules();
+        assert_eq!(rules.policies().len(), 1);
+        assert_eq!(rules.policies().all_named().expect("a field"), "\"pages\";q=2;w=3600");
+        assert!(rules.told(0, true).is_none() && rules.told(1, true).is_some() && rules.told(2, true).is_none());
     }
 }

@@ -8,10 +8,10 @@ use crate::decision::{Decision, Standing};
 /// `"per-user";r=0;t=12, "per-ip";r=3`: what remains, and seconds until the request would fit, if it ever would. `None`: nothing
 /// would have been refused.
 pub(super) fn would_refuse(decision: &Decision) -> Option<HeaderValue> {
-    let policies = decision.rules().policies();
+    let rules = decision.rules();
     value(|text| {
         for standing in decision.standings().filter(Standing::would_refuse) {
-            let Some(policy) = policies.of(standing.index(), standing.kept() == 0) else { continue };
+            let Some(policy) = rules.told(standing.index(), standing.kept() == 0) else { continue };
             if !text.is_empty() {
                 text.text(", ");
             }

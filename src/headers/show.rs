@@ -47,7 +47,7 @@ impl Show {
 
     #[inline]
     pub(super) fn value(&self, snapshot: &Snapshot<'_>, standing: &Standing<'_>) -> Option<HeaderValue> {
-        let policy = || snapshot.decision.rules().policies().of(standing.index(), standing.kept() == 0);
+        let policy = || snapshot.decision.rules().told(standing.index(), standing.kept() == 0);
         let at = || snapshot.noted.now.saturating_add(reset(standing, snapshot.cap_of(standing)));
         let after = || reset(standing, snapshot.cap_of(standing));
         match self {

@@ -8,6 +8,7 @@ use super::{
 use crate::{
     clock::Clock,
     error::BuildError,
+    headers::Told,
     limit::{Limit, OnFailure, RollOut, Rule},
     store::{Scope, Store, TenantCount},
 };
@@ -49,8 +50,9 @@ impl Ground {
         rules: impl IntoIterator<Item = Rule>,
         on_failure: Option<OnFailure>,
     ) -> Result<Vec<CheckedRule>, BuildError> {
-        let mut names = HashSet::new();
-        let mut checked = Vec::new();
+        let rules = rules.into_iter();
+        let mut names = HashSet::with_hasher(foldhash::fast::RandomState::default());
+        let mut checked = Vec::with_capacity(rules.size_hint().0);
         for (index, rule) in (0u16..).zip(rules) {
             if !names.insert(Arc::clone(&rule.name)) {
                 let text = "stands twice; give each rule a name of its own".into();
@@ -75,7 +77,7 @@ impl Ground {
             count: Arc::new(TenantCount { scope: scope.for_tenants(), limit }),
         });
         let ban = match rule.ban {
-            Some(ban) => Some(CheckedBan { limit: ban.check(&rule.name)?, scope: scope.for_ban(), ban }),
+            Some(ban) => Some(Box::new(CheckedBan { limit: ban.check(&rule.name)?, scope: scope.for_ban(), ban })),
             None => None,
         };
         // That there is one was checked.
@@ -95,6 +97,7 @@ impl Ground {
             new_keys: rule.max_new_keys.map(|most| Arc::new(NewKeys::new(most))),
             roll_out: RollOut::new(&self.namespace, &rule.name, rule.roll_out),
             ban,
+            told: Told::default(),
             name: rule.name,
         }))
     }

@@ -17,7 +17,7 @@ use super::{
 };
 
 use crate::{
-    headers::{Headers, Policies},
+    headers::{Headers, Policies, Policy, Told},
     key::{Key, KeyBy},
     limit::{Cost, Limit, OnFailure, Reserve, RollOut, Settle, When},
     store::{Scope, Tenant, TenantCount},
@@ -79,12 +79,14 @@ pub(crate) struct CheckedRule {
     pub(super) when: When,
     pub(super) on_failure: OnFailure,
     pub(super) settle: Settle,
-    pub(super) ban: Option<CheckedBan>,
+    /// Boxed, since few rules have one.
+    pub(super) ban: Option<Box<CheckedBan>>,
     pub(super) roll_out: RollOut,
     pub(super) reserve: Option<Reserve>,
     pub(super) protects_service: bool,
     pub(super) shared: Option<SharedBy>,
     pub(super) new_keys: Option<Arc<NewKeys>>,
+    pub(super) told: Told,
 }
 
 /// Who shares a rule's limit.
@@ -165,12 +167,12 @@ impl CheckedRule {
     }
 
     pub(super) fn ban(&self) -> Option<&CheckedBan> {
-        self.ban.as_ref()
+        self.ban.as_deref()
     }
 
     /// What those get who are banned.
     pub(crate) fn ban_status(&self) -> Option<http::StatusCode> {
-        self.ban.as_ref().map(CheckedBan::status)
+        self.ban().map(CheckedBan::status)
     }
 
     /// Whether looking for its key, or its tenant, must wait.
@@ -178,9 +180,16 @@ impl CheckedRule {
         self.key.waits() || self.shared.as_ref().is_some_and(|shared| shared.key.waits())
     }
 
-    /// What responses tell of it: its name and limit, and whether it is a quota of its caller's.
-    fn told(&self) -> (&str, &Limit, bool) {
-        (&self.name, &self.limit, !self.protects_service)
+    /// Whether responses tell of it: not where there is no limit, or it is no quota of the caller's.
+    #[inline]
+    fn is_told(&self) -> bool {
+        !self.limit.is_unlimited() && !self.protects_service
+    }
+
+    /// What responses tell of it, to a request that may use all of it, or not what is reserved.
+    #[inline]
+    fn told(&self, all: bool) -> Option<&Policy> {
+        self.is_told().then(|| self.told.policy(&self.name, &self.limit, all))
     }
 
     /// Whether its requests need something that outlives their decision.
@@ -205,19 +214,14 @@ impl CheckedRule {
 
 impl Rules {
     pub(super) fn new(family: Family, rules: Vec<Arc<CheckedRule>>, terms: Terms) -> Rules {
-        let policies = Policies::new(rules.iter().map(|rule| rule.told()));
         let names = || rules.iter().map(|rule| (Arc::clone(&rule.name), rule.index));
         let by_name = (rules.len() > FEW).then(|| Arc::new(names().collect()));
-        Rules::of(family, rules.into(), by_name, policies, terms)
+        Rules::of(family, rules.into(), by_name, terms)
     }
 
-    fn of(
-        family: Family,
-        rules: Box<[Arc<CheckedRule>]>,
-        by_name: Option<Arc<Names>>,
-        policies: Policies,
-        terms: Terms,
-    ) -> Rules {
+    fn of(family: Family, rules: Box<[Arc<CheckedRule>]>, by_name: Option<Arc<Names>>, terms: Terms) -> Rules {
+        let told = rules.iter().filter(|rule| rule.is_told()).count();
+        let policies = Policies::new(told, rules.iter().filter_map(|rule| rule.told(false)));
         let any = |is: fn(&CheckedRule) -> bool| rules.iter().any(|rule| is(rule));
         Rules {
             family,
@@ -238,14 +242,13 @@ impl Rules {
     /// The same with some replaced, of which each has the index of the one it replaces.
     #[cfg_attr(not(feature = "policy"), allow(dead_code))]
     pub(super) fn with(&self, replaced: Vec<CheckedRule>) -> Rules {
-        let (mut rules, mut policies) = (self.rules.clone(), self.policies.clone());
+        let mut rules = self.rules.clone();
         for rule in replaced {
-            policies.replace(rule.index, rule.told());
             if let Some(place) = rules.get_mut(usize::from(rule.index)) {
                 *place = Arc::new(rule);
             }
         }
-        Rules::of(self.family, rules, self.by_name.clone(), policies.joined(), self.terms.clone())
+        Rules::of(self.family, rules, self.by_name.clone(), self.terms.clone())
     }
 
     /// The rules that may apply to a request, by its path and method.
@@ -330,8 +333,21 @@ impl Rules {
         self.shortest_lease
     }
 
+    /// What responses tell of all rules together.
     pub(crate) fn policies(&self) -> &Policies {
         &self.policies
+    }
+
+    /// Whether responses tell of the rule of this index.
+    #[inline]
+    pub(crate) fn is_told(&self, rule: u16) -> bool {
+        self.get(rule).is_some_and(CheckedRule::is_told)
+    }
+
+    /// What they tell of it, to a request that may use all of it, or not what is reserved.
+    #[inline]
+    pub(crate) fn told(&self, rule: u16, all: bool) -> Option<&Policy> {
+        self.get(rule)?.told(all)
     }
 }
 

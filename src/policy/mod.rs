@@ -94,7 +94,7 @@ mod tests;
 mod text;
 mod words;
 
-use std::{fmt, path::Path};
+use std::{fmt, path::Path, sync::Arc};
 
 pub use claims::Claims;
 use code::Code;
@@ -111,7 +111,7 @@ pub use outline::{Outline, OutlinedRule};
 pub(crate) use plan::{Plan, Planned, Replacement, Tier, TierBy};
 pub use read::Format;
 use serde::{Serialize, Serializer};
-use source::Source;
+use source::{Source, Tree};
 pub(crate) use sources::Lookup;
 #[cfg(feature = "redis")]
 pub use sources::RedisPolicy;
@@ -203,13 +203,14 @@ impl Policy {
     ///
     /// See [`from_toml`](Policy::from_toml).
     pub fn named(name: &str, text: &str, format: Format) -> Result<Policy, PolicyError> {
-        let source = Source::read(name, text, format)?;
+        let source = Source::new(name, text, format);
+        let root = source.read()?;
         let mut problems = Problems::default();
-        let document = Document::decode(&source, &mut problems);
+        let document = Document::decode(&source, &root, &mut problems);
         if !problems.is_empty() {
-            return Err(PolicyError::of(source.name, problems));
+            return Err(PolicyError::of(Arc::clone(&source.name), problems));
         }
-        let spare = Spare::new(check::check(&document, &source, None)?);
+        let spare = Spare::new(check::check(&document, Tree::new(&source, root), None)?);
         Ok(Policy { document, source, spare })
     }
 
@@ -246,7 +247,12 @@ impl Policy {
 
     /// What a limiter is made of.
     pub(crate) fn plan(&self, names: &Names) -> Result<Plan, PolicyError> {
-        check::check(&self.document, &self.source, Some(names))
+        check::check(&self.document, Tree::again(&self.source), Some(names))
+    }
+
+    /// A customer's key by this text.
+    fn customer_key(&self, names: &Names, text: &str) -> crate::key::Key {
+        check::customer_key(&self.document, Tree::again(&self.source), names, text)
     }
 
     /// The JSON Schema of documents, for editors and tools. TOML is the same tree.

@@ -1,4 +1,4 @@
-use std::{fmt, ops::Range, sync::Arc};
+use std::{cell::OnceCell, fmt, ops::Range, sync::Arc};
 
 use super::{
     code::Code,
@@ -13,7 +13,12 @@ pub(super) struct Source {
     pub(super) name: Arc<str>,
     pub(super) text: Arc<str>,
     pub(super) format: Format,
-    pub(super) root: Arc<Node>,
+}
+
+/// A document that was read, in parts that know where they stand.
+pub(super) struct Tree<'a> {
+    pub(super) source: &'a Source,
+    root: OnceCell<Option<Node<'a>>>,
 }
 
 /// The most of a line that is shown.
@@ -29,28 +34,24 @@ pub(super) struct Excerpt {
 }
 
 impl Source {
-    pub(super) fn read(name: &str, text: &str, format: Format) -> Result<Source, PolicyError> {
-        let name: Arc<str> = name.into();
-        match format.read(text) {
-            Ok(root) => Ok(Source { name, text: text.into(), format, root: Arc::new(root) }),
-            Err(unreadable) => {
-                let mut problems = Problems::default();
-                for one in unreadable {
-                    let code = if one.twice { Code::Twice } else { Code::Syntax };
-                    problems.add(|| problem(text, code, one.wrong, &one.span, true));
-                }
-                Err(PolicyError::of(name, problems))
-            }
-        }
+    pub(super) fn new(name: &str, text: &str, format: Format) -> Source {
+        Source { name: name.into(), text: text.into(), format }
     }
 
-    /// A problem at the end of a path through the document.
-    pub(super) fn problem(&self, code: Code, wrong: Wrong, path: &[Step<'_>]) -> Problem {
-        problem(&self.text, code, wrong, &self.root.locate(path), code != Code::Secret)
+    /// What stands in it.
+    pub(super) fn read(&self) -> Result<Node<'_>, PolicyError> {
+        self.format.read(&self.text).map_err(|unreadable| {
+            let mut problems = Problems::default();
+            for one in unreadable {
+                let code = if one.twice { Code::Twice } else { Code::Syntax };
+                problems.add(|| problem(&self.text, code, one.wrong, &one.span, true));
+            }
+            PolicyError::of(Arc::clone(&self.name), problems)
+        })
     }
 
     /// What is wrong with the shape of something that is called `who`.
-    pub(super) fn fault(&self, who: &str, fault: &Fault, node: &Node) -> Problem {
+    pub(super) fn fault(&self, who: &str, fault: &Fault, node: &Node<'_>) -> Problem {
         let fields = fault.fields();
         let at = [who, &fields].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ");
         let (code, message, help) = match &fault.kind {
@@ -71,6 +72,25 @@ impl Source {
         };
         let message = if at.is_empty() { message } else { format!("{at}: {message}") };
         problem(&self.text, code, Wrong::new(message, help), fault.span.as_ref().unwrap_or(&node.span), true)
+    }
+}
+
+impl<'a> Tree<'a> {
+    /// One whose root is known.
+    pub(super) fn new(source: &'a Source, root: Node<'a>) -> Tree<'a> {
+        Tree { source, root: OnceCell::from(Some(root)) }
+    }
+
+    /// One that was read before, and is read again where something is to be found in it.
+    pub(super) fn again(source: &'a Source) -> Tree<'a> {
+        Tree { source, root: OnceCell::new() }
+    }
+
+    /// A problem at the end of a path through the document.
+    pub(super) fn problem(&self, code: Code, wrong: Wrong, path: &[Step<'_>]) -> Problem {
+        let root = self.root.get_or_init(|| self.source.read().ok());
+        let span = root.as_ref().map_or(0..0, |root| root.locate(path));
+        problem(&self.source.text, code, wrong, &span, code != Code::Secret)
     }
 }
 

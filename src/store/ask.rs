@@ -212,15 +212,15 @@ pub struct Scope {
 impl Scope {
     /// The place of `rule` in `namespace`, which is plain text without braces.
     pub fn new(namespace: &str, rule: &str) -> Scope {
-        let mut escaped = Vec::new();
+        let mut escaped = Vec::with_capacity(rule.len());
         crate::key::escape(rule.as_bytes(), &mut escaped);
-        let before: Box<str> = format!("{namespace}:v1:{{").into();
-        let after: Box<str> = format!("}}:{}", String::from_utf8_lossy(&escaped)).into();
+        let before: Box<str> = [namespace, ":v1:{"].concat().into();
+        let after: Box<str> = ["}:", &String::from_utf8_lossy(&escaped)].concat().into();
         Scope::of(before, after, rule.into())
     }
 
     fn of(before: Box<str>, after: Box<str>, rule: Arc<str>) -> Scope {
-        let number = number_of(format!("{before}{after}"));
+        let number = number_of([&*before, &*after].concat());
         Scope { before, after, number, rule }
     }
 
@@ -267,7 +267,8 @@ impl Scope {
 /// Numbers in the order of asking. Names come from the application, so there are few: far fewer than 2^24, which is what the
 /// memory store has room for.
 fn number_of(name: String) -> u32 {
-    static NUMBERS: LazyLock<Mutex<HashMap<String, u32>>> = LazyLock::new(Mutex::default);
+    type Numbers = HashMap<String, u32, foldhash::fast::RandomState>;
+    static NUMBERS: LazyLock<Mutex<Numbers>> = LazyLock::new(Mutex::default);
     let mut numbers = NUMBERS.lock().unwrap_or_else(PoisonError::into_inner);
     let next = numbers.len() as u32;
     *numbers.entry(name).or_insert(next)

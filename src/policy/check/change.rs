@@ -11,7 +11,7 @@ use crate::{
         error::{PolicyError, Problem, Problems},
         plan::{Planned, Replacement},
         read::Step::Key,
-        source::Source,
+        source::Tree,
         text::{quota, utc_offset},
         words,
     },
@@ -120,12 +120,12 @@ impl Change {
 
 impl Override {
     /// What can be said of it without knowing its rules.
-    pub(in crate::policy) fn check_texts(&self, source: &Source, problems: &mut Problems) {
+    pub(in crate::policy) fn check_texts(&self, tree: &Tree<'_>, problems: &mut Problems) {
         for (rule, change) in &self.rules {
             if let Err(Misfit { code, field, wrong }) = change.read() {
                 let message = format!("rule {rule:?}: {field}: {}", wrong.message);
                 let wrong = Wrong { message, ..wrong };
-                problems.add(|| source.problem(code, wrong, &[Key("rules"), Key(rule), Key(field)]));
+                problems.add(|| tree.problem(code, wrong, &[Key("rules"), Key(rule), Key(field)]));
             }
         }
     }

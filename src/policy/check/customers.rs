@@ -1,6 +1,6 @@
 use std::{collections::HashMap, net::IpAddr};
 
-use super::{Checker, Code, Key, Told, Wrong, proxies};
+use super::{ByName, Checker, Code, Key, Told, Wrong, proxies};
 use crate::{
     key::{self, Found, KeyBy},
     policy::{
@@ -9,7 +9,7 @@ use crate::{
         error::Problems,
         plan::Planned,
         read::Step::Name,
-        source::Source,
+        source::Tree,
         text::{KeyReader, KeyText},
     },
 };
@@ -48,7 +48,7 @@ impl<'a> Checker<'a> {
     pub(super) fn overrides(
         &mut self,
         rules: &[Option<Planned>],
-        by_name: &HashMap<&'a str, usize>,
+        by_name: &ByName<'a>,
         customer: Option<&KeyText>,
     ) -> HashMap<Box<[u8]>, Override> {
         let document = self.document;
@@ -87,8 +87,13 @@ impl<'a> Checker<'a> {
 }
 
 /// The key of a customer that somebody names as an override would, or by the secret that it is known by.
-pub(in crate::policy) fn customer_key(document: &Document, source: &Source, names: &Names, text: &str) -> key::Key {
-    let mut told = Told { source, problems: Problems::default() };
+pub(in crate::policy) fn customer_key<'a>(
+    document: &'a Document,
+    tree: Tree<'a>,
+    names: &'a Names,
+    text: &'a str,
+) -> key::Key {
+    let mut told = Told { tree, problems: Problems::default() };
     let client = proxies::client(document, &mut told);
     let keys = KeyReader::new(Some(names), client.clone());
     let mut checker = Checker { document, names: Some(names), client, keys, told };

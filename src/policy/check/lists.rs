@@ -1,6 +1,4 @@
-use std::collections::HashMap;
-
-use super::{Checker, Code, Index, Key, Wrong, customers::stored};
+use super::{ByName, Checker, Code, Index, Key, Wrong, customers::stored};
 use crate::{
     BuildError, Lists,
     key::{self, KeyBy},
@@ -15,7 +13,7 @@ use crate::{
 type Add = fn(&Lists, Option<&str>, key::Key) -> Result<(), BuildError>;
 
 impl<'a> Checker<'a> {
-    pub(super) fn lists(&mut self, by_name: &HashMap<&'a str, usize>) -> Option<Lists> {
+    pub(super) fn lists(&mut self, by_name: &ByName<'a>) -> Option<Lists> {
         let text = self.document.lists.as_ref()?;
         let lists = match self.document.proxies {
             Some(_) => Lists::by(self.client.clone()),
@@ -64,7 +62,7 @@ impl<'a> Checker<'a> {
         field: &str,
         rule: &str,
         keys: &[String],
-        by_name: &HashMap<&'a str, usize>,
+        by_name: &ByName<'a>,
         add: Add,
     ) {
         let document = self.document;

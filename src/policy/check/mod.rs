@@ -11,6 +11,7 @@ mod tiers;
 use std::collections::HashMap;
 
 pub(super) use customers::customer_key;
+use foldhash::fast::RandomState;
 
 use super::{
     code::Code,
@@ -19,35 +20,38 @@ use super::{
     names::Names,
     plan::{Plan, Planned},
     read::Step::{self, Index, Key},
-    source::Source,
+    source::Tree,
     text::{KeyReader, Wrong},
     words,
 };
 use crate::{Headers, key::Ip};
 
+/// The places of rules by their names.
+type ByName<'a> = HashMap<&'a str, usize, RandomState>;
+
 /// More in one decision would make a very long script.
 const MOST_RULES: usize = 64;
 
 /// The plan of a document. Without names, any name is taken for one that code will register.
-pub(super) fn check(document: &Document, source: &Source, names: Option<&Names>) -> Result<Plan, PolicyError> {
-    let mut told = Told { source, problems: Problems::default() };
+pub(super) fn check<'a>(document: &'a Document, tree: Tree<'a>, names: Option<&'a Names>) -> Result<Plan, PolicyError> {
+    let mut told = Told { tree, problems: Problems::default() };
     let client = proxies::client(document, &mut told);
     Checker { document, names, client: client.clone(), keys: KeyReader::new(names, client), told }.plan()
 }
 
 /// Problems, with the document they are in.
 struct Told<'a> {
-    source: &'a Source,
+    tree: Tree<'a>,
     problems: Problems,
 }
 
 impl Told<'_> {
     /// Tells a problem of `who`, at the end of a path.
     fn tell(&mut self, code: Code, who: &str, wrong: Wrong, path: &[Step<'_>]) {
-        let source = self.source;
+        let tree = &self.tree;
         self.problems.add(|| {
             let message = if who.is_empty() { wrong.message } else { format!("{who}: {}", wrong.message) };
-            source.problem(code, Wrong { message, ..wrong }, path)
+            tree.problem(code, Wrong { message, ..wrong }, path)
         });
     }
 }
@@ -78,7 +82,7 @@ impl<'a> Checker<'a> {
         self.quotas(&rules, &tiers, &overrides, &by_name);
         self.redundant(&rules, &tiers, &overrides, &by_name);
         if !self.told.problems.is_empty() {
-            return Err(PolicyError::of(self.told.source.name.clone(), self.told.problems));
+            return Err(PolicyError::of(self.told.tree.source.name.clone(), self.told.problems));
         }
         Ok(Plan {
             rules: rules.into_iter().flatten().collect(),
@@ -94,9 +98,9 @@ impl<'a> Checker<'a> {
     }
 
     /// The places of rules by their names, which are all different.
-    fn rule_names(&mut self) -> HashMap<&'a str, usize> {
+    fn rule_names(&mut self) -> ByName<'a> {
         let document = self.document;
-        let mut by_name = HashMap::with_capacity(document.rules.len());
+        let mut by_name = ByName::with_capacity_and_hasher(document.rules.len(), RandomState::default());
         for (place, rule) in document.rules.iter().enumerate() {
             if by_name.insert(rule.name.as_str(), place).is_some() {
                 let wrong =

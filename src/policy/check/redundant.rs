@@ -1,6 +1,9 @@
 use std::collections::HashMap;
 
-use super::{Checker, Code, Index, Key, Wrong, who};
+use foldhash::fast::RandomState;
+use smallvec::SmallVec;
+
+use super::{ByName, Checker, Code, Index, Key, Wrong, who};
 use crate::{
     Quota,
     policy::{
@@ -97,10 +100,11 @@ impl Checker<'_> {
         rules: &[Option<Planned>],
         tiers: &[Tier],
         overrides: &HashMap<Box<[u8]>, Override>,
-        by_name: &HashMap<&str, usize>,
+        by_name: &ByName<'_>,
     ) {
         let document = self.document;
-        let mut groups: HashMap<Alike<'_>, Vec<usize>> = HashMap::with_capacity(rules.len());
+        let mut groups: HashMap<Alike<'_>, SmallVec<[usize; 2]>, RandomState> =
+            HashMap::with_capacity_and_hasher(rules.len(), RandomState::default());
         for (place, text) in document.rules.iter().enumerate() {
             groups.entry(Alike::of(text)).or_default().push(place);
         }

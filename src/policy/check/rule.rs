@@ -1,12 +1,13 @@
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use http::Method;
 
 use super::{Checker, Code, Index, Key, Step, Wrong, who};
 use crate::{
     Algorithm, BuildError, Quota, Rule,
+    algorithm::fixed_window::Start,
     key::KeyBy,
-    limit::Cost,
+    limit::{Cost, Queue, Reserve, micros},
     policy::{
         document::{AlgorithmName, BanText, CostText, RuleText, StatusText, Texts},
         plan::Planned,
@@ -40,37 +41,31 @@ impl<'a> Checker<'a> {
         });
         let own = self.own_quota(place, text, utc_offset);
         let mut rule = with_algorithm(text.algorithm, &text.name, own.unwrap_or(Quota::unlimited()));
-        if let Some(key) = self.key(place, &text.key, &[Key("key")]) {
-            rule = rule.key(key);
+        rule.key = self.key(place, &text.key, &[Key("key")]);
+        if let Some(cost) = self.cost(place, text) {
+            rule.cost = cost;
         }
-        rule = self.cost(place, text, rule);
-        rule = self.times(place, text, rule);
-        rule = self.reserve(place, text, rule);
-        if let Some(on_failure) = text.on_failure {
-            rule = rule.on_failure(on_failure.into());
-        }
+        self.times(place, text, &mut rule);
+        rule.reserve = self.reserve(place, text);
+        rule.on_failure = text.on_failure.map(Into::into);
         match (text.shadow, text.roll_out) {
             (true, Some(_)) => {
                 let wrong = Wrong::new("stands beside shadow", "a shadow is rolled out to nobody; drop one of the two");
                 self.tell(Code::Field, place, &[Key("roll_out")], wrong);
             }
-            (true, None) => rule = rule.shadow(),
-            (false, Some(percent)) => rule = rule.roll_out(percent),
+            (true, None) => rule.roll_out = 0.0,
+            (false, Some(percent)) => rule.roll_out = percent,
             (false, None) => {}
         }
-        if text.protects_service {
-            rule = rule.protects_service();
-        }
-        if let Some(most) = text.max_new_keys {
-            rule = rule.max_new_keys(most);
-        }
+        rule.protects_service = text.protects_service;
+        rule.max_new_keys = text.max_new_keys;
         if let Some(fair) = &text.fair_share
             && let Some(tenant) = self.key(place, &fair.tenant, &[Key("fair_share"), Key("tenant")])
         {
             rule = rule.fair_share(fair.share, tenant);
         }
         if let Some(ban) = &text.ban {
-            rule = self.ban(place, ban, rule);
+            rule.ban = Some(self.ban(place, ban));
         }
         if let Some(counted) = self.statuses(place, text.count_responses.as_deref(), &[Key("count_responses")]) {
             rule = rule.count_if(move |response| counted.contain(response.status));
@@ -177,43 +172,43 @@ impl<'a> Checker<'a> {
         whole
     }
 
-    fn cost(&mut self, place: usize, text: &RuleText, rule: Rule) -> Rule {
-        match (&text.cost, self.names) {
-            (None, _) => rule,
-            (Some(CostText::Units(units)), _) => rule.cost(*units),
-            (Some(CostText::Name(_)), None) => rule.cost_by(|_| 1),
-            (Some(CostText::Name(name)), Some(names)) => match names.cost_named(name) {
-                Some(closure) => Rule { cost: Cost::By(closure.clone()), ..rule },
+    fn cost(&mut self, place: usize, text: &RuleText) -> Option<Cost> {
+        match (text.cost.as_ref()?, self.names) {
+            (CostText::Units(units), _) => Some(Cost::Fixed(*units)),
+            (CostText::Name(_), None) => Some(Cost::By(Arc::new(|_| 1))),
+            (CostText::Name(name), Some(names)) => match names.cost_named(name) {
+                Some(closure) => Some(Cost::By(closure.clone())),
                 None => {
                     let guess = did_you_mean(name, names.costs());
                     let help = format!("{guess}code registers {}; or give a number", or_none(listed(names.costs())));
                     let wrong = Wrong::new(format!("no cost is called {name:?}"), help);
                     self.tell(Code::UnknownName, place, &[Key("cost")], wrong);
-                    rule
+                    None
                 }
             },
         }
     }
 
-    fn reserve(&mut self, place: usize, text: &RuleText, rule: Rule) -> Rule {
-        let Some(reserve) = &text.reserve else { return rule };
+    fn reserve(&mut self, place: usize, text: &RuleText) -> Option<Reserve> {
+        let reserve = text.reserve.as_ref()?;
+        let share = reserve.share;
         let field = [Key("reserve"), Key("for")];
         match (condition(&reserve.whom), self.names) {
-            (Some(Ok(holds)), _) => rule.reserve(reserve.share, move |head| holds(head)),
+            (Some(Ok(is_critical)), _) => Some(Reserve { share, is_critical }),
             (Some(Err(wrong)), _) => {
                 self.tell(Code::Condition, place, &field, wrong);
-                rule
+                None
             }
-            (None, None) => rule.reserve(reserve.share, |_| false),
+            (None, None) => Some(Reserve { share, is_critical: Arc::new(|_| false) }),
             (None, Some(names)) => match names.condition_named(&reserve.whom).cloned() {
-                Some(holds) => rule.reserve(reserve.share, move |head| holds(head)),
+                Some(is_critical) => Some(Reserve { share, is_critical }),
                 None => {
                     let guess = did_you_mean(&reserve.whom, names.conditions());
                     let registered = or_none(listed(names.conditions()));
                     let help = format!("{guess}code registers {registered}; or write \"header:NAME=VALUE\"");
                     let wrong = Wrong::new(format!("no condition is called {:?}", reserve.whom), help);
                     self.tell(Code::UnknownName, place, &field, wrong);
-                    rule
+                    None
                 }
             },
         }
@@ -223,25 +218,24 @@ impl<'a> Checker<'a> {
         duration(text?).map_err(|wrong| self.tell(Code::Time, place, field, wrong)).ok()
     }
 
-    fn times(&mut self, place: usize, text: &RuleText, mut rule: Rule) -> Rule {
+    fn times(&mut self, place: usize, text: &RuleText, rule: &mut Rule) {
         if let Some(lease) = self.time(place, text.lease.as_ref(), &[Key("lease")]) {
-            rule = rule.lease(lease);
+            rule.lease = Some(lease);
         }
         if let Some(queue) = &text.queue
             && let Some(wait) = self.time(place, Some(&queue.max_wait), &[Key("queue"), Key("max_wait")])
         {
-            rule = rule.queue(wait, queue.max_waiters);
+            rule.queue = Some(Queue { max_wait: wait, max_waiters: queue.max_waiters });
         }
         if text.offset.is_some() && text.from_first_request {
             let wrong =
                 Wrong::new("stands beside from_first_request", "a window begins at one of the two; drop the other");
             self.tell(Code::Field, place, &[Key("offset")], wrong);
         } else if let Some(offset) = self.time(place, text.offset.as_ref(), &[Key("offset")]) {
-            rule = rule.offset(offset);
+            rule.start = Start::Aligned(micros(offset));
         } else if text.from_first_request {
-            rule = rule.from_first_request();
+            rule.start = Start::FirstRequest;
         }
-        rule
     }
 
     fn statuses(&mut self, place: usize, texts: Option<&[StatusText]>, field: &[Step<'_>]) -> Option<Statuses> {
@@ -265,7 +259,7 @@ impl<'a> Checker<'a> {
         Some(statuses)
     }
 
-    fn ban(&mut self, place: usize, text: &BanText, rule: Rule) -> Rule {
+    fn ban(&mut self, place: usize, text: &BanText) -> crate::Ban {
         let mut ban = crate::Ban::after(text.after);
         let mut time = |text: Option<&String>, name: &str| self.time(place, text, &[Key("ban"), Key(name)]);
         if let Some(within) = time(text.within.as_ref(), "within") {
@@ -289,7 +283,7 @@ impl<'a> Checker<'a> {
         if let Some(bad) = self.statuses(place, text.responses.as_deref(), &[Key("ban"), Key("responses")]) {
             ban = ban.responses(move |response| bad.contain(response.status));
         }
-        rule.ban(ban)
+        ban
     }
 
     fn paths(&mut self, place: usize, text: &RuleText) -> Vec<Pattern> {

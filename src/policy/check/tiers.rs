@@ -2,7 +2,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use http::{HeaderName, request::Parts};
 
-use super::{Checker, Code, Key, Wrong, change::Misfit, who};
+use super::{ByName, Checker, Code, Key, Wrong, change::Misfit, who};
 use crate::policy::{
     Override,
     document::Change,
@@ -72,7 +72,7 @@ impl<'a> Checker<'a> {
         None
     }
 
-    pub(super) fn tiers(&mut self, rules: &[Option<Planned>], by_name: &HashMap<&'a str, usize>) -> Vec<Tier> {
+    pub(super) fn tiers(&mut self, rules: &[Option<Planned>], by_name: &ByName<'a>) -> Vec<Tier> {
         let document = self.document;
         let mut tiers = Vec::with_capacity(document.tiers.len());
         for (name, changes) in &document.tiers {
@@ -94,7 +94,7 @@ impl<'a> Checker<'a> {
         rule: &str,
         change: &Change,
         rules: &[Option<Planned>],
-        by_name: &HashMap<&'a str, usize>,
+        by_name: &ByName<'a>,
         path: &[Step<'_>],
     ) -> Option<Replacement> {
         let Some(place) = by_name.get(rule) else {
@@ -131,7 +131,7 @@ impl<'a> Checker<'a> {
         rules: &[Option<Planned>],
         tiers: &[Tier],
         overrides: &HashMap<Box<[u8]>, Override>,
-        by_name: &HashMap<&'a str, usize>,
+        by_name: &ByName<'a>,
     ) {
         let document = self.document;
         let mut given = vec![0; rules.len()];

@@ -147,9 +147,8 @@ pub(super) const FIELDS: &[&str] =
 
 impl Document {
     /// Part by part, so that what is wrong with one does not hide what is wrong with others.
-    pub(super) fn decode(source: &Source, problems: &mut Problems) -> Document {
+    pub(super) fn decode(source: &Source, root: &Node<'_>, problems: &mut Problems) -> Document {
         let mut document = Document::default();
-        let root = &*source.root;
         let Value::Table(entries) = &root.value else {
             part::<BTreeMap<String, CustomerText>>(source, problems, "", root);
             return document;
@@ -159,7 +158,7 @@ impl Document {
             if matches!(node.value, Value::Null) {
                 continue;
             }
-            let name = entry.key.as_str();
+            let name = &*entry.key;
             match name {
                 "$schema" => document.schema = part(source, problems, name, node),
                 "on_failure" => document.on_failure = part(source, problems, name, node),
@@ -182,7 +181,7 @@ impl Document {
     }
 }
 
-fn part<'a, T: Deserialize<'a>>(source: &Source, problems: &mut Problems, who: &str, node: &'a Node) -> Option<T> {
+fn part<'a, T: Deserialize<'a>>(source: &Source, problems: &mut Problems, who: &str, node: &'a Node<'a>) -> Option<T> {
     match decode(node) {
         Ok(part) => Some(part),
         Err(fault) => {
@@ -192,12 +191,12 @@ fn part<'a, T: Deserialize<'a>>(source: &Source, problems: &mut Problems, who: &
     }
 }
 
-fn rules(source: &Source, problems: &mut Problems, node: &Node) -> Vec<RuleText> {
+fn rules(source: &Source, problems: &mut Problems, node: &Node<'_>) -> Vec<RuleText> {
     let Value::List(nodes) = &node.value else {
         // The table's own error, in the words of all others.
         return part(source, problems, "rules", node).unwrap_or_default();
     };
-    let rule = |(place, node): (usize, &Node)| match decode(node) {
+    let rule = |(place, node): (usize, &Node<'_>)| match decode(node) {
         Ok(rule) => Some(rule),
         Err(fault) => {
             let name = node.get("name").and_then(Node::as_text);
@@ -213,15 +212,15 @@ fn tables<'a, T: Deserialize<'a>>(
     source: &Source,
     problems: &mut Problems,
     kind: &str,
-    node: &'a Node,
+    node: &'a Node<'a>,
 ) -> BTreeMap<String, T> {
     let Value::Table(entries) = &node.value else {
         return part(source, problems, &format!("{kind}s"), node).unwrap_or_default();
     };
-    let table = |entry: &'a super::read::Entry| {
+    let table = |entry: &'a super::read::Entry<'a>| {
         let who = || format!("{kind} {:?}", entry.key);
         match decode(&entry.node) {
-            Ok(table) => Some((entry.key.clone(), table)),
+            Ok(table) => Some((entry.key.clone().into_owned(), table)),
             Err(fault) => {
                 problems.add(|| source.fault(&who(), &fault, &entry.node));
                 None

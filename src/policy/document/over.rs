@@ -8,7 +8,7 @@ use crate::{
     policy::{
         error::{PolicyError, Problems},
         read::{Format, decode},
-        source::Source,
+        source::{Source, Tree},
         text::{write_quota, write_utc_offset},
     },
 };
@@ -135,17 +135,18 @@ impl Override {
 
     /// Reads one from a place that errors name.
     pub(crate) fn parse(name: &str, text: &str, format: Format) -> Result<Override, PolicyError> {
-        let source = Source::read(name, text, format)?;
+        let source = Source::new(name, text, format);
+        let root = source.read()?;
         let mut problems = Problems::default();
-        let over: Option<Override> = match decode(&source.root) {
+        let over: Option<Override> = match decode(&root) {
             Ok(over) => Some(over),
             Err(fault) => {
-                problems.add(|| source.fault("", &fault, &source.root));
+                problems.add(|| source.fault("", &fault, &root));
                 None
             }
         };
         if let Some(over) = &over {
-            over.check_texts(&source, &mut problems);
+            over.check_texts(&Tree::new(&source, root), &mut problems);
         }
         match over {
             Some(over) if problems.is_empty() => Ok(over),

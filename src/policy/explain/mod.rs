@@ -12,7 +12,7 @@ use http::request::Parts;
 pub use explanation::{ExplainedCustomer, ExplainedTier, Explanation, KnownBy, Origin, Outcome};
 pub use rule::{Applies, ExplainedRule};
 
-use super::{Names, Override, Plan, Policy, PolicyError, Replacement, check};
+use super::{Names, Override, Plan, Policy, PolicyError, Replacement};
 use crate::{
     MemoryStore,
     limiter::{End, Limiter, Taken, Whose},
@@ -115,7 +115,7 @@ impl Explainer {
     /// Takes requests for those of this customer, named as an override would name it. Where customers are known by a secret, both
     /// the secret and its digest will do.
     pub fn customer(mut self, name: &str) -> Explainer {
-        self.taken.customer = Some(check::customer_key(&self.policy.document, &self.policy.source, &self.names, name));
+        self.taken.customer = Some(self.policy.customer_key(&self.names, name));
         self
     }
 

@@ -29,7 +29,7 @@ pub(crate) enum Kind {
 }
 
 /// The struct that this node is written as.
-pub(crate) fn decode<'a, T: Deserialize<'a>>(node: &'a Node) -> Result<T, Fault> {
+pub(crate) fn decode<'a, T: Deserialize<'a>>(node: &'a Node<'a>) -> Result<T, Fault> {
     T::deserialize(node)
 }
 
@@ -44,8 +44,8 @@ impl Fault {
         self
     }
 
-    fn under(mut self, entry: &Entry) -> Fault {
-        self.path.push(entry.key.clone());
+    fn under(mut self, entry: &Entry<'_>) -> Fault {
+        self.path.push(entry.key.clone().into_owned());
         self.at(&entry.node.span)
     }
 
@@ -121,7 +121,7 @@ fn expected_in_words(expected: &dyn Expected) -> String {
     }
 }
 
-impl<'de> Deserializer<'de> for &'de Node {
+impl<'de> Deserializer<'de> for &'de Node<'de> {
     type Error = Fault;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
@@ -170,7 +170,7 @@ impl<'de> Deserializer<'de> for &'de Node {
         visitor: V,
     ) -> Result<V::Value, Fault> {
         let visited = match &self.value {
-            Value::Text(text) => visitor.visit_enum(text.as_str().into_deserializer()),
+            Value::Text(text) => visitor.visit_enum((&**text).into_deserializer()),
             _ => self.deserialize_any(Choice).and_then(|text: &str| Err(de::Error::unknown_variant(text, choices))),
         };
         visited.map_err(|fault| fault.at(&self.span))
@@ -193,7 +193,7 @@ impl<'a> Visitor<'a> for Choice {
     }
 }
 
-struct Seq<'a>(std::slice::Iter<'a, Node>);
+struct Seq<'a>(std::slice::Iter<'a, Node<'a>>);
 
 impl<'a> SeqAccess<'a> for Seq<'a> {
     type Error = Fault;
@@ -205,8 +205,8 @@ impl<'a> SeqAccess<'a> for Seq<'a> {
 }
 
 struct Map<'a> {
-    entries: std::slice::Iter<'a, Entry>,
-    value: Option<&'a Entry>,
+    entries: std::slice::Iter<'a, Entry<'a>>,
+    value: Option<&'a Entry<'a>>,
 }
 
 impl<'a> MapAccess<'a> for Map<'a> {

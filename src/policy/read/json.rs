@@ -1,4 +1,4 @@
-use std::collections::HashSet;
+use std::{borrow::Cow, collections::HashSet};
 
 use super::{Entry, Node, Unreadable, Value};
 use crate::policy::text::Wrong;
@@ -7,7 +7,7 @@ use crate::policy::text::Wrong;
 const DEEPEST: usize = 64;
 
 /// The tree of a JSON document, as RFC 8259 has it: no comments, no trailing commas.
-pub(super) fn read(text: &str) -> Result<Node, Unreadable> {
+pub(super) fn read(text: &str) -> Result<Node<'_>, Unreadable> {
     // Some editors put a byte order mark there.
     let mut reader = Reader { text, at: if text.starts_with('\u{feff}') { 3 } else { 0 } };
     let node = reader.value(0)?;
@@ -73,7 +73,7 @@ impl<'a> Reader<'a> {
         self.wrong(message, help)
     }
 
-    fn value(&mut self, depth: usize) -> Result<Node, Unreadable> {
+    fn value(&mut self, depth: usize) -> Result<Node<'a>, Unreadable> {
         self.space();
         let start = self.at;
         if depth > DEEPEST {
@@ -89,7 +89,7 @@ impl<'a> Reader<'a> {
         Ok(Node { span: start..self.at, value })
     }
 
-    fn word(&mut self) -> Result<Value, Unreadable> {
+    fn word(&mut self) -> Result<Value<'a>, Unreadable> {
         for (word, value) in [("true", Value::Bool(true)), ("false", Value::Bool(false)), ("null", Value::Null)] {
             if self.rest().starts_with(word) {
                 self.at += word.len();
@@ -99,7 +99,7 @@ impl<'a> Reader<'a> {
         Err(self.unexpected("a value"))
     }
 
-    fn list(&mut self, depth: usize) -> Result<Value, Unreadable> {
+    fn list(&mut self, depth: usize) -> Result<Value<'a>, Unreadable> {
         let mut nodes = Vec::new();
         self.at += 1;
         self.space();
@@ -118,8 +118,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn table(&mut self, depth: usize) -> Result<Value, Unreadable> {
-        let mut entries: Vec<Entry> = Vec::new();
+    fn table(&mut self, depth: usize) -> Result<Value<'a>, Unreadable> {
+        let mut entries: Vec<Entry<'_>> = Vec::new();
         let mut names = HashSet::new();
         self.at += 1;
         self.space();
@@ -154,7 +154,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn number(&mut self) -> Result<Value, Unreadable> {
+    fn number(&mut self) -> Result<Value<'a>, Unreadable> {
         let start = self.at;
         self.pass(b'-');
         let whole = self.pass_while(|byte| byte.is_ascii_digit());
@@ -189,17 +189,17 @@ impl<'a> Reader<'a> {
     }
 
     /// From the opening quote to behind the closing one.
-    fn string(&mut self) -> Result<String, Unreadable> {
-        let mut string = String::new();
+    fn string(&mut self) -> Result<Cow<'a, str>, Unreadable> {
+        let mut string = Cow::Borrowed("");
         self.at += 1;
         loop {
-            string.push_str(self.pass_while(|byte| byte != b'"' && byte != b'\\' && byte >= 0x20));
+            string += self.pass_while(|byte| byte != b'"' && byte != b'\\' && byte >= 0x20);
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
                     return Ok(string);
                 }
-                Some(b'\\') => string.push(self.escape()?),
+                Some(b'\\') => string.to_mut().push(self.escape()?),
                 Some(_) => {
                     let help = "close it with a double quote, or write line breaks and tabs as \\n and \\t";
                     return Err(self.wrong("a text cannot hold this character as it is", help));

@@ -4,38 +4,38 @@ mod decode;
 mod json;
 mod toml;
 
-use std::ops::Range;
+use std::{borrow::Cow, ops::Range};
 
 pub(super) use decode::{Fault, Kind, decode};
 
 use super::text::Wrong;
 
-/// A value and where it stands, in bytes.
+/// A value and where it stands, in bytes. Texts are those of the document, but for those with escapes.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
+pub(super) struct Node<'a> {
     pub(super) span: Range<usize>,
-    pub(super) value: Value,
+    pub(super) value: Value<'a>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Value {
+pub(super) enum Value<'a> {
     Null,
     Bool(bool),
     Unsigned(u64),
     Negative(i64),
     Float(f64),
-    Text(String),
-    List(Vec<Node>),
-    Table(Vec<Entry>),
+    Text(Cow<'a, str>),
+    List(Vec<Node<'a>>),
+    Table(Vec<Entry<'a>>),
     /// What no field takes, in words.
     Other(&'static str),
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
-    pub(super) key: String,
+pub(super) struct Entry<'a> {
+    pub(super) key: Cow<'a, str>,
     pub(super) key_span: Range<usize>,
-    pub(super) node: Node,
+    pub(super) node: Node<'a>,
 }
 
 /// A step from a node to one below it.
@@ -73,7 +73,7 @@ impl Format {
         }
     }
 
-    pub(super) fn read(self, text: &str) -> Result<Node, Vec<Unreadable>> {
+    pub(super) fn read(self, text: &str) -> Result<Node<'_>, Vec<Unreadable>> {
         match self {
             Format::Toml => toml::read(text),
             Format::Json => json::read(text).map_err(|unreadable| vec![unreadable]),
@@ -81,7 +81,7 @@ impl Format {
     }
 }
 
-impl Node {
+impl Node<'_> {
     /// Where this path leads, or as far as it goes.
     pub(super) fn locate(&self, path: &[Step<'_>]) -> Range<usize> {
         let mut node = self;
@@ -106,7 +106,7 @@ impl Node {
     }
 
     /// What stands under this name.
-    pub(super) fn get(&self, name: &str) -> Option<&Node> {
+    pub(super) fn get(&self, name: &str) -> Option<&Self> {
         match &self.value {
             Value::Table(entries) => entries.iter().find(|entry| entry.key == name).map(|entry| &entry.node),
             _ => None,

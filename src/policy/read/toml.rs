@@ -9,7 +9,7 @@ use super::{Entry, Node, Unreadable, Value};
 use crate::policy::text::Wrong;
 
 /// The tree of a TOML document, or all that is wrong with its text.
-pub(super) fn read(text: &str) -> Result<Node, Vec<Unreadable>> {
+pub(super) fn read(text: &str) -> Result<Node<'_>, Vec<Unreadable>> {
     let (table, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
         return Err(errors.iter().map(|error| unreadable(error, text.len())).collect());
@@ -31,19 +31,19 @@ fn unreadable(error: &toml::de::Error, end: usize) -> Unreadable {
 }
 
 /// In the order of the document.
-fn entries(table: DeTable<'_>) -> Vec<Entry> {
-    let mut entries: Vec<Entry> = table
+fn entries(table: DeTable<'_>) -> Vec<Entry<'_>> {
+    let mut entries: Vec<Entry<'_>> = table
         .into_iter()
-        .map(|(key, value)| Entry { key_span: key.span(), key: key.into_inner().into_owned(), node: node(value) })
+        .map(|(key, value)| Entry { key_span: key.span(), key: key.into_inner(), node: node(value) })
         .collect();
     entries.sort_by_key(|entry| entry.key_span.start);
     entries
 }
 
-fn node(value: Spanned<DeValue<'_>>) -> Node {
+fn node(value: Spanned<DeValue<'_>>) -> Node<'_> {
     let span: Range<usize> = value.span();
     let value = match value.into_inner() {
-        DeValue::String(text) => Value::Text(text.into_owned()),
+        DeValue::String(text) => Value::Text(text),
         DeValue::Integer(number) => integer(number.as_str(), number.radix()),
         DeValue::Float(number) => number.as_str().parse().map_or(Value::Other("a number"), Value::Float),
         DeValue::Boolean(yes) => Value::Bool(yes),
@@ -54,7 +54,7 @@ fn node(value: Spanned<DeValue<'_>>) -> Node {
     Node { span, value }
 }
 
-fn integer(digits: &str, radix: u32) -> Value {
+fn integer(digits: &str, radix: u32) -> Value<'static> {
     // Its sign stands in front of all digits or none.
     if let Ok(number) = u64::from_str_radix(digits, radix) {
         return Value::Unsigned(number);

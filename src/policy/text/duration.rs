@@ -1,22 +1,23 @@
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use super::Wrong;
 
 const HELP: &str = "write a number and a unit: \"500ms\", \"30s\", \"5m\", \"1h\", \"1d\", or \"1h 30m\"";
 
+const UNITS: [(&[&str], Duration); 7] = [
+    (&["s", "sec", "secs", "second", "seconds"], Duration::from_secs(1)),
+    (&["m", "min", "mins", "minute", "minutes"], Duration::from_secs(60)),
+    (&["h", "hr", "hrs", "hour", "hours"], Duration::from_secs(3_600)),
+    (&["d", "day", "days"], Duration::from_secs(86_400)),
+    (&["w", "week", "weeks"], Duration::from_secs(7 * 86_400)),
+    (&["ms", "msec", "millisecond", "milliseconds"], Duration::from_millis(1)),
+    (&["us", "µs", "microsecond", "microseconds"], Duration::from_micros(1)),
+];
+
 /// The length of one unit of time.
 pub(super) fn unit(name: &str) -> Option<Duration> {
-    let seconds = match name.to_ascii_lowercase().as_str() {
-        "us" | "µs" | "microsecond" | "microseconds" => return Some(Duration::from_micros(1)),
-        "ms" | "msec" | "millisecond" | "milliseconds" => return Some(Duration::from_millis(1)),
-        "s" | "sec" | "secs" | "second" | "seconds" => 1,
-        "m" | "min" | "mins" | "minute" | "minutes" => 60,
-        "h" | "hr" | "hrs" | "hour" | "hours" => 3_600,
-        "d" | "day" | "days" => 86_400,
-        "w" | "week" | "weeks" => 7 * 86_400,
-        _ => return None,
-    };
-    Some(Duration::from_secs(seconds))
+    let is_one = |(names, _): &&(&[&str], Duration)| names.iter().any(|other| other.eq_ignore_ascii_case(name));
+    UNITS.iter().find(is_one).map(|(_, length)| *length)
 }
 
 /// The number that a text begins with, `_` between its digits, and what comes behind it.
@@ -26,7 +27,8 @@ pub(super) fn number(text: &str) -> Option<(Result<u64, ()>, &str)> {
     if !digits.starts_with(|first: char| first.is_ascii_digit()) || digits.ends_with('_') || digits.contains("__") {
         return None;
     }
-    Some((digits.replace('_', "").parse().map_err(|_| ()), rest))
+    let digits = if digits.contains('_') { Cow::Owned(digits.replace('_', "")) } else { Cow::Borrowed(digits) };
+    Some((digits.parse().map_err(|_| ()), rest))
 }
 
 /// `30s`, `1h 30m`.

@@ -89,6 +89,9 @@ fn segment(part: &str) -> Result<Part, Wrong> {
     if part.contains('*') {
         return Err(Wrong::new(format!("{part:?} stands for nothing: there is no `*` alone"), teach));
     }
+    if !part.contains(['{', '}']) {
+        return Ok(Part::One(Segment::Literal(part.into())));
+    }
     let literal = part.replace("{{", "\u{1}").replace("}}", "\u{2}");
     if literal.contains(['{', '}']) {
         return Err(Wrong::new(format!("{part:?} is only in part a parameter"), teach));

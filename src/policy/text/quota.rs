@@ -25,10 +25,17 @@ pub(in crate::policy) fn quota(text: &str) -> Result<Quota, Wrong> {
         Some(period) => period,
         None => per.and_then(|length| rest.get(length..)).filter(|rest| rest.starts_with(' ')).ok_or_else(no_quota)?,
     };
-    let period = period.trim();
-    if period.to_ascii_lowercase().contains("burst") {
-        return Err(Wrong::new(format!("{text:?} names a burst"), "give it beside the quota, as burst = 20"));
-    }
+    quota_per(amount, period.trim(), text).map_err(|wrong| {
+        if period.to_ascii_lowercase().contains("burst") {
+            return Wrong::new(format!("{text:?} names a burst"), "give it beside the quota, as burst = 20");
+        }
+        wrong
+    })
+}
+
+/// The quota of an amount in this period, both from `text`.
+fn quota_per(amount: u64, period: &str, text: &str) -> Result<Quota, Wrong> {
+    let wrong = |message: String| Wrong::new(message, HELP);
     let calendar = period.get(..8).filter(|word| word.eq_ignore_ascii_case("calendar")).and_then(|_| period.get(8..));
     if let Some(name) = calendar {
         return match name.trim().to_ascii_lowercase().as_str() {
@@ -49,11 +56,11 @@ pub(in crate::policy) fn quota(text: &str) -> Result<Quota, Wrong> {
     if name.is_empty() {
         return Err(wrong(format!("{text:?} does not say in how long")));
     }
-    if matches!(name.to_ascii_lowercase().as_str(), "mo" | "month" | "months" | "y" | "year" | "years") {
-        let help = "write \"1000/calendar month\" for months of the calendar, or days, as \"1000/30d\"";
-        return Err(Wrong::new(format!("{name:?} has no one length"), help));
-    }
     let unit = unit(name).ok_or_else(|| {
+        if matches!(name.to_ascii_lowercase().as_str(), "mo" | "month" | "months" | "y" | "year" | "years") {
+            let help = "write \"1000/calendar month\" for months of the calendar, or days, as \"1000/30d\"";
+            return Wrong::new(format!("{name:?} has no one length"), help);
+        }
         let help = "the units are ms, s, min, h, d, w, and calendar hour, calendar day, calendar month";
         Wrong::new(format!("{name:?} is no unit of time"), help)
     })?;

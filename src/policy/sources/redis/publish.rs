@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::policy::{Format, Override, Policy, SourceError, check};
+use crate::policy::{Format, Override, Policy, SourceError, Tree, check};
 
 /// Stands for a customer of any kind: secrets are written so, and nothing else is taken for them.
 const ANYBODY: &str = "#00000000000000000000000000000000";
@@ -23,7 +23,7 @@ impl Policy {
     pub(super) fn check_override(&self, own: &Override) -> Result<(), SourceError> {
         let mut document = self.document.clone();
         document.overrides = BTreeMap::from([(ANYBODY.to_owned(), own.clone())]);
-        let Err(error) = check::check(&document, &self.source, None) else { return Ok(()) };
+        let Err(error) = check::check(&document, Tree::again(&self.source), None) else { return Ok(()) };
         // Their places are those of the document, where the override does not stand.
         let told = error.iter().map(|problem| {
             let message = problem.message().replace(&format!("override {ANYBODY:?}"), "the override");
