@@ -27,7 +27,7 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// Sends requests on and answers back, both as streams: no body is ever held whole.
 #[derive(Clone)]
 pub(super) struct Proxy {
-    client: Client<HttpConnector, Upload>,
+    client: Client<HttpConnector, Upload<Incoming>>,
     upstream: Upstream,
     timeout: Duration,
     facts: Facts,
@@ -106,7 +106,7 @@ impl Proxy {
     }
 }
 
-type Outgoing = (Request<Upload>, Option<http::HeaderValue>, Progress);
+type Outgoing = (Request<Upload<Incoming>>, Option<http::HeaderValue>, Progress);
 
 /// What kept the upstream from answering is for the log: it names addresses.
 fn failed(error: &hyper_util::client::legacy::Error) -> Response<Body> {

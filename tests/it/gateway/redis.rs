@@ -4,14 +4,15 @@ use serde_json::Value;
 
 use super::{Gateway, field, get, json, policy, until};
 use crate::support::{
+    cluster::Cluster,
     server::{Server, Version},
     stores::namespace,
 };
 
-#[tokio::test]
-async fn two_gateways_share_a_limit() {
-    let (url, namespace) = (Version::Redis7.shared().url(), namespace());
-    let arguments = ["--redis", &url, "--namespace", &namespace, "--instances", "2"];
+/// Two gateways that count in the same place, which these arguments name.
+async fn share_a_limit(store: [&str; 2]) {
+    let namespace = namespace();
+    let arguments = [&store[..], &["--namespace", &namespace, "--instances", "2"]].concat();
     let gateways = [Gateway::start(&policy("10/h"), &arguments), Gateway::start(&policy("10/h"), &arguments)];
     // The first request of a process may find no connection yet, and be counted later.
     for gateway in &gateways {
@@ -28,6 +29,16 @@ async fn two_gateways_share_a_limit() {
     for gateway in &gateways {
         assert_eq!(get(gateway.url("/")).await.status(), 429);
     }
+}
+
+#[tokio::test]
+async fn two_gateways_share_a_limit() {
+    share_a_limit(["--redis", &Version::Redis7.shared().url()]).await;
+}
+
+#[tokio::test]
+async fn two_gateways_share_a_limit_on_a_cluster() {
+    share_a_limit(["--redis-cluster", &Cluster::shared(Version::Redis7).urls().join(",")]).await;
 }
 
 #[tokio::test]

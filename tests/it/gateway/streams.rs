@@ -48,9 +48,8 @@ async fn answers_arrive_before_they_end() {
     assert_eq!(piece(response.body_mut()).await, None);
 }
 
-/// An upload that takes longer than the upstream may is not the upstream's fault, as long as it moves.
 #[tokio::test]
-async fn uploads_arrive_before_they_end_and_may_take_their_time() {
+async fn uploads_arrive_before_they_end() {
     let (arrived, mut arriving) = mpsc::channel(1);
     let app = Router::new().route(
         "/",
@@ -63,15 +62,13 @@ async fn uploads_arrive_before_they_end_and_may_take_their_time() {
         }),
     );
     let upstream = format!("http://{}", serve(app).await);
-    let gateway = Gateway::start(&policy("1000/h"), &["--upstream", &upstream, "--timeout", "1"]);
+    let gateway = Gateway::start(&policy("1000/h"), &["--upstream", &upstream]);
     let (sender, body) = body();
     let client = Client::builder(TokioExecutor::new()).build_http::<Body>();
     let asked = tokio::spawn(client.request(Request::post(gateway.url("/")).body(body).expect("a request")));
     for _ in 0..5 {
         sender.send("some").await.expect("somebody listens");
         assert_eq!(soon("a piece", arriving.recv()).await.as_deref(), Some(&b"some"[..]));
-        // Less than the timeout; all together more.
-        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
     }
     drop(sender);
     let response = soon("an answer", asked).await.expect("no panic").expect("a response");
