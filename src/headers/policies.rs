@@ -60,7 +60,7 @@ impl Policies {
     }
 
     /// How many rules there are to tell of.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.told
     }
 

@@ -47,6 +47,9 @@ impl Limiter {
             Ok(screen) => screen,
             Err(listed) => return Some(Picked::Listed(listed)),
         };
+        if rules.are_too_many(head) {
+            return Some(Picked::Refuse(StatusCode::BAD_REQUEST));
+        }
         if rules.any_reads_bodies() && self.lacks_body(head) {
             return Some(Picked::Unread);
         }
@@ -69,6 +72,9 @@ impl Limiter {
             Ok(screen) => screen,
             Err(listed) => return Picked::Listed(listed),
         };
+        if self.rules().are_too_many(head) {
+            return Picked::Refuse(StatusCode::BAD_REQUEST);
+        }
         if self.rules().any_reads_bodies() && self.lacks_body(head) {
             return Picked::Unread;
         }

@@ -12,6 +12,7 @@ use http::request::Parts;
 
 use super::{
     bans::CheckedBan,
+    ground::MOST_RULES,
     live::{Paths, Places},
     new_keys::NewKeys,
 };
@@ -26,7 +27,9 @@ use crate::{
 /// The checked rules of a limiter.
 pub(crate) struct Rules {
     family: Family,
-    rules: Box<[Arc<CheckedRule>]>,
+    rules: Arc<[Arc<CheckedRule>]>,
+    /// What stands in the place of some of these, by their indices: a customer's few, however many rules there are.
+    replaced: Box<[Arc<CheckedRule>]>,
     /// Where there are many.
     by_name: Option<Arc<Names>>,
     policies: Policies,
@@ -219,7 +222,7 @@ impl Rules {
         Rules::of(family, rules.into(), by_name, terms)
     }
 
-    fn of(family: Family, rules: Box<[Arc<CheckedRule>]>, by_name: Option<Arc<Names>>, terms: Terms) -> Rules {
+    fn of(family: Family, rules: Arc<[Arc<CheckedRule>]>, by_name: Option<Arc<Names>>, terms: Terms) -> Rules {
         let told = rules.iter().filter(|rule| rule.is_told()).count();
         let policies = Policies::new(told, rules.iter().filter_map(|rule| rule.told(false)));
         let any = |is: fn(&CheckedRule) -> bool| rules.iter().any(|rule| is(rule));
@@ -236,19 +239,52 @@ impl Rules {
             any_reads_bodies: any(CheckedRule::reads_bodies),
             shortest_lease: rules.iter().filter_map(|rule| rule.limit.lease()).min(),
             rules,
+            replaced: Box::default(),
         }
     }
 
     /// The same with some replaced, of which each has the index of the one it replaces.
     #[cfg_attr(not(feature = "policy"), allow(dead_code))]
     pub(super) fn with(&self, replaced: Vec<CheckedRule>) -> Rules {
-        let mut rules = self.rules.clone();
+        let mut rules: Vec<Arc<CheckedRule>> = self.rules.to_vec();
         for rule in replaced {
             if let Some(place) = rules.get_mut(usize::from(rule.index)) {
                 *place = Arc::new(rule);
             }
         }
-        Rules::of(self.family, rules, self.by_name.clone(), self.terms.clone())
+        Rules::of(self.family, rules.into(), self.by_name.clone(), self.terms.clone())
+    }
+
+    /// The same for one of many customers: it shares the rules that are not replaced, so that it takes no more room and time than its own few.
+    /// Other quotas, costs and roll-outs are all that it has; so what is known of any of these rules holds for its own.
+    #[cfg_attr(not(feature = "policy"), allow(dead_code))]
+    pub(super) fn of_customer(&self, replaced: Vec<CheckedRule>) -> Rules {
+        if self.terms.paths.is_none() || !self.replaced.is_empty() {
+            return self.with(replaced);
+        }
+        let replaced: Box<[Arc<CheckedRule>]> = replaced.into_iter().map(Arc::new).collect();
+        let before = replaced.iter().filter(|rule| self.is_told(rule.index)).count();
+        let told = self.policies.len() - before + replaced.iter().filter(|rule| rule.is_told()).count();
+        let mut own = Rules {
+            family: self.family,
+            rules: Arc::clone(&self.rules),
+            replaced,
+            by_name: self.by_name.clone(),
+            policies: self.policies.clone(),
+            terms: self.terms.clone(),
+            ..*self
+        };
+        own.policies = Policies::new(told, own.iter().filter_map(|rule| rule.told(false)));
+        own
+    }
+
+    /// The rule that stands in the place of this one.
+    #[inline]
+    fn newest<'a>(&'a self, rule: &'a Arc<CheckedRule>) -> &'a CheckedRule {
+        match self.replaced.is_empty() {
+            true => rule,
+            false => self.replaced.iter().find(|own| own.index == rule.index).unwrap_or(rule),
+        }
     }
 
     /// The rules that may apply to a request, by its path and method.
@@ -257,6 +293,14 @@ impl Rules {
             None => Candidates::All(self.rules.iter()),
             Some(paths) => Candidates::Some(self, paths.find(&head.method, head.uri.path()).into_iter()),
         }
+    }
+
+    /// Whether more rules are for a request than one decision takes. That none has so many is checked where a policy is loaded, but for paths
+    /// with dots, which are two paths.
+    pub(super) fn are_too_many(&self, head: &Parts) -> bool {
+        let Some(paths) = &self.terms.paths else { return false };
+        paths.are_two(head.uri.path())
+            && self.candidates(head).map(CheckedRule::most_counts).sum::<usize>() > MOST_RULES
     }
 
     pub(crate) fn headers(&self) -> Option<&Headers> {
@@ -275,7 +319,7 @@ impl Rules {
 
     #[inline]
     pub(crate) fn get(&self, index: u16) -> Option<&CheckedRule> {
-        self.rules.get(usize::from(index)).map(|rule| &**rule)
+        self.rules.get(usize::from(index)).map(|rule| self.newest(rule))
     }
 
     #[inline]
@@ -292,7 +336,7 @@ impl Rules {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &CheckedRule> + Clone {
-        self.rules.iter().map(|rule| &**rule)
+        self.rules.iter().map(|rule| self.newest(rule))
     }
 
     /// Whether a request may cost something else than it was charged.
@@ -384,6 +428,6 @@ impl fmt::Display for Rules {
 
 impl fmt::Debug for Rules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.rules.iter().map(|rule| (&rule.name, rule.limit.quota()))).finish()
+        f.debug_map().entries(self.iter().map(|rule| (&rule.name, rule.limit.quota()))).finish()
     }
 }

@@ -46,6 +46,11 @@ impl Problem {
         Problem { code, message: wrong.message, help: wrong.help, line, column, excerpt }
     }
 
+    /// Without its line, where that is not to be shown.
+    pub(super) fn hidden(self, hidden: bool) -> Problem {
+        Problem { excerpt: self.excerpt.filter(|_| !hidden), ..self }
+    }
+
     /// What kind of problem it is: `SG012`. Codes do not change.
     pub fn code(&self) -> &'static str {
         self.code.text()

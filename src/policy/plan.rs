@@ -40,6 +40,14 @@ pub(crate) struct Planned {
     pub(crate) lease: Duration,
 }
 
+impl Planned {
+    /// The quota that it has where these are put in the place of what rules have; `None` if it has none.
+    pub(crate) fn quota_with(&self, place: usize, replaced: &[Replacement]) -> Option<Quota> {
+        let replaced = replaced.iter().find(|one| one.rule == place).and_then(|one| one.quota);
+        replaced.or((!self.quota_by_tier_only).then_some(self.rule.quota))
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Tier {
     pub(crate) name: Arc<str>,

@@ -264,8 +264,8 @@ impl Scope {
     }
 }
 
-/// Numbers in the order of asking. Names come from the application, so there are few: far fewer than 2^24, which is what the
-/// memory store has room for.
+/// Numbers in the order of asking, kept for as long as the process runs. Names come from the application and its policies, so there are few:
+/// far fewer than 2^24, which is what the memory store has room for.
 fn number_of(name: String) -> u32 {
     type Numbers = HashMap<String, u32, foldhash::fast::RandomState>;
     static NUMBERS: LazyLock<Mutex<Numbers>> = LazyLock::new(Mutex::default);

@@ -100,7 +100,7 @@ impl Making {
         let by_tier = snapshot.replaced_by(tier);
         let replacements: Vec<Replacement> = replacements.into_iter().map(|own| own.over(by_tier)).collect();
         let replaced = self.replaced(of_tier, &snapshot.planned, snapshot.on_failure, &replacements)?;
-        Ok(of_tier.with(Shared::of_few(of_tier.rules().with(replaced))))
+        Ok(of_tier.with(Shared::of_few(of_tier.rules().of_customer(replaced))))
     }
 
     fn replaced(

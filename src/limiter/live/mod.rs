@@ -40,7 +40,11 @@ pub(crate) struct Live {
     current: ArcSwap<Snapshot>,
     making: Making,
     overrides: Overrides,
-    changes: Mutex<Changes>,
+    /// The policy before the current one, and who changes it has the lock. It goes when the next one comes: were it to go with the last request
+    /// that holds it, that request would wait until all its rules are taken apart.
+    before: Mutex<Option<Arc<Snapshot>>>,
+    /// What was wrong with the newest that could not be used. Apart, since nobody who asks is to wait for a change.
+    refused: Mutex<Option<String>>,
 }
 
 /// What a builder was told of policies.
@@ -69,16 +73,6 @@ impl Wanted {
     }
 }
 
-/// What is known of the changes so far.
-#[derive(Default)]
-struct Changes {
-    /// The policy before the current one. It goes when the next one comes: were it to go with the last request that holds it, that request
-    /// would wait until all its rules are taken apart.
-    before: Option<Arc<Snapshot>>,
-    /// What was wrong with the newest that could not be used.
-    refused: Option<String>,
-}
-
 impl Live {
     fn new(making: Making, policy: Policy, lookup: Option<Lookup>) -> Result<Live, PolicyError> {
         let snapshot = making.snapshot(policy, 1, None)?;
@@ -86,20 +80,21 @@ impl Live {
             current: ArcSwap::from_pointee(snapshot),
             making,
             overrides: Overrides::new(lookup),
-            changes: Mutex::default(),
+            before: Mutex::default(),
+            refused: Mutex::default(),
         })
     }
 
     /// Puts a policy in the place of the one before it. If it cannot be used, that one stays.
     pub(super) fn change(&self, policy: Policy) -> Result<(), PolicyError> {
-        let mut changes = self.changes();
+        let mut before = lock(&self.before);
         let current = self.current.load_full();
         let snapshot = self.making.snapshot(policy, current.version() + 1, Some(&current))?;
         let version = snapshot.version();
         self.current.store(Arc::new(snapshot));
-        let gone = changes.before.replace(current);
-        changes.refused = None;
-        drop(changes);
+        let gone = before.replace(current);
+        *lock(&self.refused) = None;
+        drop(before);
         // Many rules take a while to take apart, and whoever waits for the new ones need not wait for that.
         let _ = std::thread::Builder::new().name("sluicegate-policy".into()).spawn(move || drop(gone));
         tracing::info!(version, "another policy holds");
@@ -109,14 +104,10 @@ impl Live {
 
     /// Notes what is wrong with the newest policy, or that nothing is.
     pub(super) fn note_refused(&self, wrong: Option<String>) {
-        self.changes().refused.clone_from(&wrong);
+        lock(&self.refused).clone_from(&wrong);
         if let Some(error) = wrong {
             self.tell(&PolicyEvent::Refused { error });
         }
-    }
-
-    fn changes(&self) -> MutexGuard<'_, Changes> {
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn tell(&self, event: &PolicyEvent) {
@@ -126,7 +117,7 @@ impl Live {
     }
 
     pub(super) fn status(&self) -> PolicyStatus {
-        let refused = self.changes().refused.clone();
+        let refused = lock(&self.refused).clone();
         let current = self.current.load();
         PolicyStatus::new(Arc::clone(current.policy()), current.version(), refused)
     }
@@ -167,14 +158,16 @@ impl Live {
             let index = usize::from(snapshot.base.rules().named(name)?.index()).checked_sub(first)?;
             Some((index, snapshot.planned.get(index)?))
         };
-        let made = own.replacements(place).map_err(|error| error.to_string()).and_then(|(own_tier, replacements)| {
-            if let Some(name) = own_tier.filter(|name| !snapshot.has_tier(name)) {
+        let make = || {
+            if let Some(name) = own.tier_name().filter(|name| !snapshot.has_tier(name)) {
                 return Err(format!("no tier is named {name:?}"));
             }
-            let tier = own_tier.map_or(tier, |name| snapshot.tier_named(Some(name)));
+            let tier = own.tier_name().map_or(tier, |name| snapshot.tier_named(Some(name)));
+            let replacements =
+                own.replacements(place, snapshot.replaced_by(tier)).map_err(|error| error.to_string())?;
             self.making.overridden(snapshot, tier, replacements).map_err(|error| error.to_string())
-        });
-        match made {
+        };
+        match make() {
             Ok(limiter) => Some(limiter),
             Err(error) => {
                 if self.overrides.is_news(key, &error) {
@@ -194,6 +187,10 @@ impl Live {
             None => snapshot.of_tier(tier).clone(),
         }
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for Live {

@@ -103,9 +103,9 @@ impl Overrides {
         }
         match known {
             Some(known) if known.version == snapshot.version && known.tier == tier => known.limiter.clone(),
-            Some(known) => self.note(live, snapshot, tier, key, known.found.clone(), known.until),
+            Some(known) => self.note(live, snapshot, tier, key, &known),
             None if snapshot.overrides.contains_key(key.as_bytes()) => {
-                self.note(live, snapshot, tier, key, None, Instant::now())
+                self.note(live, snapshot, tier, key, &Known::unmade(None, 0, Instant::now()))
             }
             None => None,
         }
@@ -124,10 +124,11 @@ impl Overrides {
             && known.is_none_or(|known| self.is_old(&known))
             && let Some(customer) = text(key)
         {
+            let asking = Asking::new(&self.0, customer);
             let epoch = self.0.epoch.load(Ordering::Relaxed);
-            let customers = [customer];
-            let answer = ask(lookup, &customers).await;
-            self.0.remember(lookup, &customers, answer, epoch);
+            let customers = std::slice::from_ref(&asking.customer);
+            let answer = ask(lookup, customers).await;
+            self.0.remember(lookup, customers, answer, epoch);
         }
         self.find(live, snapshot, tier, key)
     }
@@ -167,22 +168,15 @@ impl Overrides {
 
     /// Makes the limiter of a customer, and remembers it.
     #[cold]
-    fn note(
-        &self,
-        live: &Live,
-        snapshot: &Snapshot,
-        tier: Option<usize>,
-        key: &Key,
-        found: Option<Arc<Override>>,
-        until: Instant,
-    ) -> Option<Limiter> {
+    fn note(&self, live: &Live, snapshot: &Snapshot, tier: Option<usize>, key: &Key, known: &Known) -> Option<Limiter> {
+        let Known { found, epoch, until, .. } = known;
         let written = snapshot.overrides.get(key.as_bytes());
         let limiter = match found.as_deref().or(written) {
             Some(own) => live.overridden(snapshot, tier, own, key),
             None => None,
         };
-        let epoch = self.0.known.get(key.as_bytes()).map_or(0, |known| known.epoch);
-        let known = Known { found, limiter: limiter.clone(), version: snapshot.version, tier, epoch, until };
+        let (found, version) = (found.clone(), snapshot.version);
+        let known = Known { found, limiter: limiter.clone(), version, tier, epoch: *epoch, until: *until };
         self.0.known.insert(key.as_bytes().into(), Arc::new(known));
         limiter
     }
@@ -198,7 +192,7 @@ impl Overrides {
         queue.waiting.push(customer);
         if !std::mem::replace(&mut queue.attended, true) {
             drop(queue);
-            runtime.spawn(attend(Attendance(Arc::clone(&self.0))));
+            runtime.spawn(attend(Attendance { inner: Arc::clone(&self.0), is_over: false }));
         }
     }
 }
@@ -249,11 +243,38 @@ async fn ask(lookup: &Lookup, customers: &[Box<str>]) -> Answer {
     }
 }
 
-/// The task that looks customers up. However it ends, also with its runtime, another may begin.
-struct Attendance(Arc<Inner>);
+/// A customer that somebody waits for to be looked up.
+struct Asking<'a> {
+    inner: &'a Inner,
+    customer: Box<str>,
+    /// Whether nobody else looks it up.
+    is_alone: bool,
+}
 
-async fn attend(attendance: Attendance) {
-    let inner = &attendance.0;
+impl<'a> Asking<'a> {
+    fn new(inner: &'a Inner, customer: Box<str>) -> Asking<'a> {
+        let is_alone = inner.queue().asked.insert(customer.clone());
+        Asking { inner, customer, is_alone }
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        if self.is_alone {
+            self.inner.queue().asked.remove(&self.customer);
+        }
+    }
+}
+
+/// The task that looks customers up. However it ends, also with its runtime, another may begin.
+struct Attendance {
+    inner: Arc<Inner>,
+    /// Whether nobody is left to look up: another may have begun since.
+    is_over: bool,
+}
+
+async fn attend(mut attendance: Attendance) {
+    let inner = Arc::clone(&attendance.inner);
     let Some(lookup) = &inner.lookup else { return };
     loop {
         let batch: Vec<Box<str>> = {
@@ -262,6 +283,7 @@ async fn attend(attendance: Attendance) {
             let batch: Vec<_> = queue.waiting.drain(..count).collect();
             if batch.is_empty() {
                 queue.attended = false;
+                attendance.is_over = true;
                 return;
             }
             batch
@@ -283,9 +305,8 @@ async fn attend(attendance: Attendance) {
 
 impl Drop for Attendance {
     fn drop(&mut self) {
-        let mut queue = self.0.queue();
-        if queue.attended {
-            *queue = Queue::default();
+        if !self.is_over {
+            *self.inner.queue() = Queue::default();
         }
     }
 }

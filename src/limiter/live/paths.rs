@@ -78,7 +78,7 @@ impl Paths {
         let found = match segment {
             // Slashes that stand twice, or at the end.
             Segment::Literal(text) if text.is_empty() => return place,
-            Segment::Literal(text) => *node.literals.entry(decode(text).into()).or_insert(next),
+            Segment::Literal(text) => *node.literals.entry(canonical(text).into()).or_insert(next),
             Segment::Any => *node.any.get_or_insert(next),
         };
         if found == next {
@@ -90,11 +90,21 @@ impl Paths {
     /// The rules for a request, in their order.
     pub(crate) fn find(&self, method: &Method, path: &str) -> Places {
         let mut found = Places::new();
-        let path = plain(path);
-        self.collect(ROOT, method, path.split('/').filter(|segment| !segment.is_empty()), &mut found);
+        let path = canonical(path);
+        let written = || path.split('/').filter(|segment| !segment.is_empty());
+        self.collect(ROOT, method, written(), &mut found);
+        if has_dots(&path) {
+            // Some who route resolve dots, and others take them for names: it is both paths.
+            self.collect(ROOT, method, resolved(written()).into_iter(), &mut found);
+        }
         found.sort_unstable();
         found.dedup();
         found
+    }
+
+    /// Whether a path is looked up as it is written and as it is resolved.
+    pub(crate) fn are_two(&self, path: &str) -> bool {
+        has_dots(path)
     }
 
     fn collect<'p>(
@@ -154,44 +164,69 @@ impl Paths {
     }
 }
 
-/// The path as routers come to see it: letters that need no encoding decoded, and dots resolved, so that no spelling of a path
-/// goes around its rules. Nearly every path is plain already.
-fn plain(path: &str) -> Cow<'_, str> {
-    if !path.contains('%') && !path.contains("/.") {
-        return Cow::Borrowed(path);
-    }
-    let decoded = decode(path);
+/// Whether a path has segments of dots, which are resolved or not.
+fn has_dots(path: &str) -> bool {
+    let path = canonical(path);
+    path.contains("/.") && path.split('/').any(|segment| matches!(segment, "." | ".."))
+}
+
+/// The segments with those of dots resolved.
+fn resolved<'a>(written: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut segments: Vec<&str> = Vec::new();
-    for segment in decoded.split('/') {
+    for segment in written {
         match segment {
-            "" | "." => {}
+            "." => {}
             ".." => {
                 segments.pop();
             }
             segment => segments.push(segment),
         }
     }
-    Cow::Owned(segments.join("/"))
+    segments
 }
 
-/// Decodes what stands for a letter, a digit, or one of `-._~`.
-fn decode(path: &str) -> String {
-    let mut pieces = path.split('%');
-    let mut text = String::from(pieces.next().unwrap_or_default());
-    for piece in pieces {
-        let byte = piece.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        match byte.filter(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(byte)) {
+/// One spelling for all that are read as the same: what may stand in a path as it is is decoded, and everything else encoded in capitals.
+/// Nearly every path is written so already.
+fn canonical(path: &str) -> Cow<'_, str> {
+    if path.bytes().all(|byte| byte.is_ascii() && byte != b'%') {
+        return Cow::Borrowed(path);
+    }
+    let mut text = String::with_capacity(path.len());
+    let mut rest = path.as_bytes();
+    while let [first, behind @ ..] = rest {
+        let encoded = match rest {
+            [b'%', high, low, ..] => hex(*high).zip(hex(*low)).map(|(high, low)| high << 4 | low),
+            _ => None,
+        };
+        match encoded {
             Some(byte) => {
-                text.push(char::from(byte));
-                text.push_str(piece.get(2..).unwrap_or_default());
+                if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte) {
+                    text.push(char::from(byte));
+                } else {
+                    push_encoded(&mut text, byte);
+                }
+                rest = behind.get(2..).unwrap_or_default();
             }
             None => {
-                text.push('%');
-                text.push_str(piece);
+                if first.is_ascii() {
+                    text.push(char::from(*first));
+                } else {
+                    push_encoded(&mut text, *first);
+                }
+                rest = behind;
             }
         }
     }
-    text
+    Cow::Owned(text)
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
+}
+
+fn push_encoded(text: &mut String, byte: u8) {
+    text.push('%');
+    text.extend(crate::key::hex(byte).map(|digit| char::from(digit).to_ascii_uppercase()));
 }
 
 #[cfg(test)]
@@ -233,7 +268,7 @@ mod tests {
 
     #[test]
     fn no_spelling_goes_around_a_rule() {
-        let paths = paths(&[(&["/v1/charges"], &[])]);
+        let paths = self::paths(&[(&["/v1/charges"], &[])]);
         for path in [
             "/v1/charges",
             "/v1/charges/",
@@ -247,6 +282,20 @@ mod tests {
             "/../v1/charges",
         ] {
             assert_eq!(found(&paths, Method::GET, path), [0], "{path}");
+        }
+        // Axum takes dots for names, and calls the handler of the path as it is written.
+        for (pattern, path) in [
+            ("/files/{*rest}", "/files/a/../../x"),
+            ("/users/{id}", "/users/.."),
+            ("/users/{id}", "/users/%2E"),
+            ("/a/{x}/b", "/a/../b"),
+            ("/v1/cards:void", "/v1/cards%3Avoid"),
+            ("/me@work", "/me%40work"),
+            ("/caf\u{e9}", "/caf%c3%a9"),
+            ("/caf%C3%a9", "/caf\u{e9}"),
+            ("/a%2fb", "/a%2Fb"),
+        ] {
+            assert_eq!(found(&self::paths(&[(&[pattern], &[])]), Method::GET, path), [0], "{pattern} {path}");
         }
         for path in ["/v1/Charges", "/v1/charges%2F", "/v1/charges%", "/v1/charges%zz", "/v1%2Fcharges", "/v1/chargesé"]
         {

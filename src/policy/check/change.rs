@@ -41,8 +41,9 @@ impl Change {
         ))
     }
 
-    /// What it puts in the place of what this rule has, checked together with the rest of the rule.
-    pub(super) fn of(&self, place: usize, planned: &Planned) -> Result<Replacement, Misfit> {
+    /// What it puts in the place of what this rule has, checked together with the rest of the rule. `before` is the quota that holds
+    /// without it.
+    pub(super) fn of(&self, place: usize, planned: &Planned, before: Option<Quota>) -> Result<Replacement, Misfit> {
         let impossible =
             |field, message: &str, help: &str| Err(Misfit::new(Code::Impossible, field, Wrong::new(message, help)));
         let (written, offset) = self.read()?;
@@ -68,17 +69,16 @@ impl Change {
                 Some(offset.map_or(quota, |minutes| quota.utc_offset_minutes(minutes)))
             }
             (None, None) if self.burst.is_some() || offset.is_some() => {
-                if planned.quota_by_tier_only {
+                let Some(before) = before else {
                     let field = if self.burst.is_some() { "burst" } else { "utc_offset" };
                     return impossible(
                         field,
                         "stands without a quota",
                         "give quota beside it: the rule has none of its own",
                     );
-                }
-                let own = planned.rule.quota;
-                let own = self.burst.map_or(own, |burst| own.burst(burst));
-                Some(offset.map_or(own, |minutes| own.utc_offset_minutes(minutes)))
+                };
+                let quota = self.burst.map_or(before, |burst| before.burst(burst));
+                Some(offset.map_or(quota, |minutes| quota.utc_offset_minutes(minutes)))
             }
             (None, None) => None,
         };
@@ -130,16 +130,22 @@ impl Override {
         }
     }
 
-    /// Its tier, and what it puts in the place of what rules have, for rules as they are found by name with their places.
+    pub(crate) fn tier_name(&self) -> Option<&str> {
+        self.tier.as_deref()
+    }
+
+    /// What it puts in the place of what rules have, for rules as they are found by name with their places, and what the customer's tier puts
+    /// there.
     pub(crate) fn replacements<'p>(
         &self,
         rule_named: impl Fn(&str) -> Option<(usize, &'p Planned)>,
-    ) -> Result<(Option<&str>, Vec<Replacement>), PolicyError> {
+        by_tier: &[Replacement],
+    ) -> Result<Vec<Replacement>, PolicyError> {
         let mut problems = Problems::default();
         let mut replaced = Vec::with_capacity(self.rules.len());
         for (name, change) in &self.rules {
             let found = match rule_named(name) {
-                Some((place, planned)) => change.of(place, planned),
+                Some((place, planned)) => change.of(place, planned, planned.quota_with(place, by_tier)),
                 None => {
                     let wrong = Wrong::new("no rule has this name", "name a rule of the policy");
                     Err(Misfit::new(Code::UnknownRule, "", wrong))
@@ -154,10 +160,6 @@ impl Override {
                 }
             }
         }
-        if problems.is_empty() {
-            Ok((self.tier.as_deref(), replaced))
-        } else {
-            Err(PolicyError::of("override".into(), problems))
-        }
+        if problems.is_empty() { Ok(replaced) } else { Err(PolicyError::of("override".into(), problems)) }
     }
 }

@@ -7,7 +7,7 @@ use crate::{
         Names, Override,
         document::Document,
         error::Problems,
-        plan::Planned,
+        plan::{Planned, Tier},
         read::Step::Name,
         source::Tree,
         text::{KeyReader, KeyText},
@@ -49,6 +49,7 @@ impl<'a> Checker<'a> {
         &mut self,
         rules: &[Option<Planned>],
         by_name: &ByName<'a>,
+        tiers: &[Tier],
         customer: Option<&KeyText>,
     ) -> HashMap<Box<[u8]>, Override> {
         let document = self.document;
@@ -77,9 +78,12 @@ impl<'a> Checker<'a> {
             {
                 self.unknown_tier(&format!("{}: tier", whose()), tier, &[Key("overrides"), Key(name), Key("tier")]);
             }
+            // Where it does not say, the customer may be of any tier.
+            let own = over.tier.as_deref().and_then(|own| tiers.iter().find(|tier| *tier.name == *own));
+            let by_tier = own.or(tiers.first()).map_or(&[][..], |tier| &tier.replaced);
             for (rule, change) in &over.rules {
                 let path = [Key("overrides"), Key(name), Key("rules"), Key(rule)];
-                self.change(&whose(), rule, change, rules, by_name, &path);
+                self.change(&whose(), rule, change, (rules, by_name), by_tier, &path);
             }
         }
         overrides

@@ -77,7 +77,7 @@ impl<'a> Checker<'a> {
         let (tier_by, default_tier) = self.tier();
         let tiers = self.tiers(&rules, &by_name);
         let customer = self.customer();
-        let overrides = self.overrides(&rules, &by_name, customer.as_ref());
+        let overrides = self.overrides(&rules, &by_name, &tiers, customer.as_ref());
         let lists = self.lists(&by_name);
         self.quotas(&rules, &tiers, &overrides, &by_name);
         self.redundant(&rules, &tiers, &overrides, &by_name);

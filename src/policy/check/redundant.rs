@@ -93,6 +93,10 @@ fn is_plain(text: &RuleText) -> bool {
     !text.shadow && text.queue.is_none() && text.max_new_keys.is_none() && text.count_responses.is_none()
 }
 
+fn is_given(key: &str) -> bool {
+    key.trim() == "given"
+}
+
 impl Checker<'_> {
     /// Tells of rules that never refuse, because another always refuses first.
     pub(super) fn redundant(
@@ -105,7 +109,9 @@ impl Checker<'_> {
         let document = self.document;
         let mut groups: HashMap<Alike<'_>, SmallVec<[usize; 2]>, RandomState> =
             HashMap::with_capacity_and_hasher(rules.len(), RandomState::default());
-        for (place, text) in document.rules.iter().enumerate() {
+        // Keys that calls are given are of requests that name their rules, and no two rules need be of the same.
+        let is_of_requests = |text: &RuleText| !text.key.as_slice().iter().any(|key| key.split('|').any(is_given));
+        for (place, text) in document.rules.iter().enumerate().filter(|(_, text)| is_of_requests(text)) {
             groups.entry(Alike::of(text)).or_default().push(place);
         }
         groups.retain(|_, places| places.len() > 1);

@@ -80,21 +80,21 @@ impl<'a> Checker<'a> {
             for (rule, change) in changes {
                 let path = [Key("tiers"), Key(name), Key(rule)];
                 let who = format!("tier {name:?}");
-                replaced.extend(self.change(&who, rule, change, rules, by_name, &path));
+                replaced.extend(self.change(&who, rule, change, (rules, by_name), &[], &path));
             }
             tiers.push(Tier { name: name.as_str().into(), replaced });
         }
         tiers
     }
 
-    /// What a tier or an override says of one rule, at the end of a path.
+    /// What a tier or an override says of one rule, at the end of a path. An override goes with what its tier says.
     pub(super) fn change(
         &mut self,
         whose: &str,
         rule: &str,
         change: &Change,
-        rules: &[Option<Planned>],
-        by_name: &ByName<'a>,
+        (rules, by_name): (&[Option<Planned>], &ByName<'a>),
+        by_tier: &[Replacement],
         path: &[Step<'_>],
     ) -> Option<Replacement> {
         let Some(place) = by_name.get(rule) else {
@@ -108,7 +108,7 @@ impl<'a> Checker<'a> {
         };
         // What is wrong with the rule itself is told already.
         let planned = rules.get(*place)?.as_ref()?;
-        match change.of(*place, planned) {
+        match change.of(*place, planned, planned.quota_with(*place, by_tier)) {
             Ok(replacement) => Some(replacement),
             Err(Misfit { code, field, wrong }) => {
                 let field_of = if field.is_empty() { String::new() } else { format!(": {field}") };

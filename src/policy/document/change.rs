@@ -32,7 +32,7 @@ pub(in crate::policy) struct Change {
 struct Table {
     /// Another quota. Its burst is the one given here, not the rule's.
     quota: Option<String>,
-    /// The capacity of a bucket. Alone, it goes with the rule's own quota.
+    /// The capacity of a bucket. Alone, it goes with the quota that holds without it: the rule's own, or for a customer its tier's.
     burst: Option<u64>,
     /// Another limit of a `concurrency` rule.
     limit: Option<u64>,

@@ -153,6 +153,9 @@ impl Document {
             part::<BTreeMap<String, CustomerText>>(source, problems, "", root);
             return document;
         };
+        let customer = root.get("customer").and_then(|customer| customer.get("by")).and_then(Node::as_text);
+        let are_secret =
+            customer.is_some_and(|by| ["bearer", "api_key", "cookie"].iter().any(|kind| by.contains(kind)));
         for entry in entries {
             let node = &entry.node;
             if matches!(node.value, Value::Null) {
@@ -168,8 +171,8 @@ impl Document {
                 "tier" => document.tier = part(source, problems, name, node),
                 "lists" => document.lists = part(source, problems, name, node),
                 "rules" => document.rules = rules(source, problems, node),
-                "tiers" => document.tiers = tables(source, problems, "tier", node),
-                "overrides" => document.overrides = tables(source, problems, "override", node),
+                "tiers" => document.tiers = tables(source, problems, ("tier", false), node),
+                "overrides" => document.overrides = tables(source, problems, ("override", are_secret), node),
                 _ => problems.add(|| {
                     let unknown: super::read::Fault = serde::de::Error::unknown_field(name, FIELDS);
                     let span = Some(entry.key_span.clone());
@@ -211,20 +214,19 @@ fn rules(source: &Source, problems: &mut Problems, node: &Node<'_>) -> Vec<RuleT
 fn tables<'a, T: Deserialize<'a>>(
     source: &Source,
     problems: &mut Problems,
-    kind: &str,
+    (kind, names_are_secret): (&str, bool),
     node: &'a Node<'a>,
 ) -> BTreeMap<String, T> {
     let Value::Table(entries) = &node.value else {
         return part(source, problems, &format!("{kind}s"), node).unwrap_or_default();
     };
-    let table = |entry: &'a super::read::Entry<'a>| {
-        let who = || format!("{kind} {:?}", entry.key);
-        match decode(&entry.node) {
-            Ok(table) => Some((entry.key.clone().into_owned(), table)),
-            Err(fault) => {
-                problems.add(|| source.fault(&who(), &fault, &entry.node));
-                None
-            }
+    let table = |entry: &'a super::read::Entry<'a>| match decode(&entry.node) {
+        Ok(table) => Some((entry.key.clone().into_owned(), table)),
+        Err(fault) => {
+            // A name may be a secret that should not stand there.
+            let who = if names_are_secret { format!("one of the {kind}s") } else { format!("{kind} {:?}", entry.key) };
+            problems.add(|| source.fault(&who, &fault, &entry.node).hidden(names_are_secret));
+            None
         }
     };
     entries.iter().filter_map(table).collect()

@@ -172,8 +172,10 @@ impl Explainer {
         let key = whose.customer.as_ref().filter(|_| whose.overridden)?;
         let own: &Override = self.plan.overrides.get(key.as_bytes())?;
         let place = |name: &str| self.plan.rules.iter().enumerate().find(|(_, planned)| *planned.rule.name == *name);
-        let (tier, replaced) = own.replacements(place).ok()?;
-        Some(Own { tier: tier.map(str::to_owned), replaced })
+        let named = |name: &str| self.plan.tiers.iter().position(|tier| *tier.name == *name);
+        let tier = own.tier_name().and_then(named).or(whose.tier).and_then(|tier| self.plan.tiers.get(tier));
+        let replaced = own.replacements(place, tier.map_or(&[], |tier| &tier.replaced)).ok()?;
+        Some(Own { tier: own.tier_name().map(str::to_owned), replaced })
     }
 
     fn tier_of(&self, head: &Parts, whose: &Whose, own: Option<&Own>) -> Option<ExplainedTier> {

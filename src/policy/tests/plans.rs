@@ -122,8 +122,9 @@ fn overrides_are_found_by_the_key_of_the_customer() {
         plan.overrides.get(key.as_bytes())
     };
     let named = |name: &str| plan.rules.iter().enumerate().find(|(_, planned)| &*planned.rule.name == name);
-    let (tier, replaced) = of("acme").expect("an override").replacements(named).expect("a good one");
-    assert_eq!(tier, Some("enterprise"));
+    let acme = of("acme").expect("an override");
+    assert_eq!(acme.tier_name(), Some("enterprise"));
+    let replaced = acme.replacements(named, &[]).expect("a good one");
     assert_eq!(replaced.len(), 1);
     assert_eq!((replaced[0].rule, replaced[0].quota), (0, Some(Quota::per_minute(5_000).burst(500))));
     assert!(of("a b").is_some() && of("other").is_none());
@@ -131,7 +132,7 @@ fn overrides_are_found_by_the_key_of_the_customer() {
         .quota("nobody", Quota::per_second(1))
         .limit("per-merchant", 5)
         .quota("logins", Quota::per_second(0));
-    let error = bad.replacements(named).expect_err("three problems");
+    let error = bad.replacements(named, &[]).expect_err("three problems");
     let codes: Vec<&str> = error.iter().map(super::super::Problem::code).collect();
     assert_eq!(codes, ["SG012", "SG007", "SG012"], "{error}");
 }
@@ -214,4 +215,27 @@ fn useful_rules_are_not_superfluous() {
     ] {
         assert_eq!(two(&first, &second, rest), None, "{first}\n{second}\n{rest}");
     }
+}
+
+/// Calls name their rules: that one counts for a call says nothing of the other.
+#[test]
+fn rules_of_keys_that_calls_are_given_are_never_too_many() {
+    let rule = |name: &str, key: &str| {
+        format!("[[rules]]\nname = {name:?}\nalgorithm = \"gcra\"\nquota = \"5/s\"\nkey = {key:?}\n")
+    };
+    Policy::from_toml(&(rule("emails", "given") + &rule("texts", "given"))).expect("two rules");
+    Policy::from_toml(&(rule("emails", "ip|given") + &rule("texts", "ip|given"))).expect("two rules");
+    let error = Policy::from_toml(&(rule("emails", "ip") + &rule("texts", "ip"))).expect_err("one too many");
+    assert_eq!(error.iter().next().map(super::super::Problem::code), Some("SG021"));
+}
+
+#[test]
+fn the_secret_of_a_customer_is_not_shown_whatever_is_wrong_with_its_override() {
+    let text = "[customer]\nby = \"api_key:x-key\"\n[overrides.sk_live_7]\ntier = 5\n[[rules]]\nname = \"r\"\nalgorithm = \"gcra\"\n\
+                quota = \"5/s\"\nkey = \"ip\"\n";
+    let error = Policy::from_toml(text).expect_err("no tier is a number").to_string();
+    assert!(error.contains("one of the overrides: tier: the number 5 cannot stand here"), "{error}");
+    assert!(!error.contains("sk_live_7"), "{error}");
+    let error = Policy::from_toml(&text.replace("api_key:", "header:")).expect_err("the same").to_string();
+    assert!(error.contains("override \"sk_live_7\": tier"), "{error}");
 }

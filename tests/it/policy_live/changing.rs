@@ -150,6 +150,56 @@ async fn one_limiter_around_a_route_twice_counts_once_whatever_changes_between()
     assert_eq!(left(&super::app(&limiter), "/", &[]).await, (200, Some(18)));
 }
 
+/// A body is read between the look for what must be read and the decision.
+#[tokio::test]
+async fn one_request_sees_one_policy_though_it_changes_while_its_body_is_read() {
+    let by_code = Rule::fixed_window("by-code", Quota::per_hour(1_000)).key(key::global());
+    let limiter = Limiter::builder(MemoryStore::new())
+        .rule(by_code.cost_by_body(100, |_, body| body.len() as u64))
+        .policy(of("a", "10/hour", ""))
+        .build()
+        .expect("sound");
+    let app = axum::Router::new()
+        .fallback(axum::routing::any(|| async { "hello" }))
+        .layer(RateLimitLayer::new(limiter.clone()).read_bodies());
+    let changed = limiter.clone();
+    let body = futures_util::stream::once(async move {
+        changed.set_policy(of("a", "20/hour", "")).expect("sound");
+        Ok::<_, std::io::Error>("body")
+    });
+    let request = http::Request::post("/").body(axum::body::Body::from_stream(body)).expect("a request");
+    let response = tower::ServiceExt::oneshot(app, request).await.expect("never");
+    assert_eq!(field(&response, "ratelimit-policy"), Some("\"by-code\";q=1000;w=3600, \"a\";q=10;w=3600"));
+    assert_eq!(limiter.policy_status().map(|status| status.version()), Some(2));
+}
+
+#[tokio::test]
+async fn new_keys_are_counted_on_when_a_policy_changes() {
+    let with = |quota: &str| {
+        let rule = "[[rules]]\nname = \"a\"\nalgorithm = \"fixed_window\"\nkey = \"header:x-user\"\nmax_new_keys = 2";
+        policy(&format!("{rule}\nquota = {quota:?}\n"))
+    };
+    let limiter = Limiter::builder(MemoryStore::new()).policy(with("100/hour")).build().expect("sound");
+    let app = app(&limiter);
+    let of = async |user: &str| left(&app, "/", &[("x-user", user)]).await;
+    for (user, remaining) in [("a", 99), ("b", 99), ("one too many", 99), ("and another", 98)] {
+        assert_eq!(of(user).await, (200, Some(remaining)), "{user}");
+    }
+    limiter.set_policy(with("200/hour")).expect("sound");
+    assert_eq!(of("a").await, (200, Some(198)));
+    assert_eq!(of("still too many").await, (200, Some(197)), "with the two before");
+}
+
+#[tokio::test]
+async fn lists_stand_in_the_policy_or_in_code() {
+    let lists = sluicegate::Lists::new();
+    let builder = Limiter::builder(MemoryStore::new()).lists(&lists);
+    let limiter = builder.policy(of("a", "10/hour", "")).build().expect("sound");
+    let error = limiter.set_policy(of("a", "10/hour", "[lists]\nallow = { nets = [\"10.0.0.0/8\"] }\n"));
+    let error = error.expect_err("in both").to_string();
+    assert!(error.contains("in the policy and in code"), "{error}");
+}
+
 /// Notes what it is told of policies.
 #[derive(Clone, Default)]
 struct Told(Arc<Mutex<Vec<PolicyEvent>>>, Arc<Notify>);
@@ -202,8 +252,14 @@ async fn a_limiter_follows_its_source_and_says_once_what_it_cannot_use() {
     assert!(error.contains("weight"), "{error}");
     let status = limiter.policy_status().expect("it has one");
     assert_eq!((status.version(), status.refused()), (2, Some(&*error)));
+    // One that is put in place by hand is as good.
+    limiter.set_policy(of("a", "25/hour", "")).expect("sound");
+    assert_eq!(next().await, PolicyEvent::Changed { version: 3 });
+    assert_eq!(limiter.policy_status().and_then(|status| status.refused().map(str::to_owned)), None);
+    let _ = sender.send_replace(Err(SourceError::new("the table is gone")));
+    assert_eq!(next().await, PolicyEvent::Refused { error: "the table is gone".into() });
     // The last good one again: nothing changes, and nothing is wrong any more.
-    let _ = sender.send_replace(Ok(of("a", "20/hour", "")));
+    let _ = sender.send_replace(Ok(of("a", "25/hour", "")));
     let good = async || {
         while limiter.policy_status().is_some_and(|status| status.refused().is_some()) {
             tokio::task::yield_now().await;
@@ -211,8 +267,8 @@ async fn a_limiter_follows_its_source_and_says_once_what_it_cannot_use() {
     };
     tokio::time::timeout(Duration::from_secs(5), good()).await.expect("it is good again");
     let _ = sender.send_replace(Ok(of("a", "40/hour", "")));
-    assert_eq!(next().await, PolicyEvent::Changed { version: 3 });
-    assert_eq!(events(&told).len(), 4);
+    assert_eq!(next().await, PolicyEvent::Changed { version: 4 });
+    assert_eq!(events(&told).len(), 6);
 
     drop(following);
     tokio::task::yield_now().await;

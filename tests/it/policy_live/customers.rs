@@ -10,15 +10,15 @@ use std::{
 };
 
 use sluicegate::{
-    Clock, Limiter, LimiterBuilder, ManualClock, MemoryStore,
+    Clock, Limiter, LimiterBuilder, ManualClock, MemoryStore, Quota,
     policy::{Loading, Override, OverrideSource, SourceError},
 };
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::{app, left, policy};
 use crate::support::stores::{BEGIN, every_store};
 
-const RULES: &str = r#"
+pub(super) const RULES: &str = r#"
     [tier]
     by = "header:x-plan"
     default = "free"
@@ -37,14 +37,14 @@ const RULES: &str = r#"
     calls = "100/hour"
 "#;
 
-const WRITTEN: &str = r#"
+pub(super) const WRITTEN: &str = r#"
     [overrides.acme]
     rules.calls = "5000/hour"
     [overrides.globex]
     tier = "pro"
 "#;
 
-fn still(builder: LimiterBuilder) -> LimiterBuilder {
+pub(super) fn still(builder: LimiterBuilder) -> LimiterBuilder {
     builder.clock(Clock::manual(ManualClock::new(BEGIN)))
 }
 
@@ -57,19 +57,22 @@ async fn overrides_of_the_document_hold_from_the_first_request_on_every_store() 
         assert_eq!(of("acme").await, (200, Some(4_999)), "{}", backend.name);
         assert_eq!(of("globex").await, (200, Some(99)), "{}", backend.name);
         assert_eq!(of("initech").await, (200, Some(9)), "{}", backend.name);
+        // Another policy, another override: none is remembered from the one before.
+        limiter.set_policy(policy(&format!("{RULES}{}", WRITTEN.replace("5000", "6000")))).expect("sound");
+        assert_eq!(of("acme").await, (200, Some(5_998)), "{}", backend.name);
         // Without the override the count stays, and the quota is the tier's.
         limiter.set_policy(policy(RULES)).expect("sound");
-        assert_eq!(of("acme").await, (200, Some(8)), "{}", backend.name);
+        assert_eq!(of("acme").await, (200, Some(7)), "{}", backend.name);
         assert_eq!(of("globex").await, (200, Some(8)), "{}", backend.name);
     }
 }
 
 /// A table of overrides that counts who is looked up, and may be held up.
 #[derive(Clone, Default)]
-struct Table(Arc<Inner>);
+pub(super) struct Table(pub(super) Arc<Inner>);
 
-struct Inner {
-    overrides: Mutex<HashMap<String, Override>>,
+pub(super) struct Inner {
+    pub(super) overrides: Mutex<HashMap<String, Override>>,
     asked: Mutex<Vec<String>>,
     calls: AtomicUsize,
     open: Semaphore,
@@ -91,17 +94,24 @@ impl Default for Inner {
 }
 
 impl Table {
-    fn set(&self, customer: &str, quota: &str) {
+    pub(super) fn set(&self, customer: &str, quota: &str) {
         let own = Override::from_toml(&format!("rules.calls = {quota:?}")).expect("sound");
         self.0.overrides.lock().expect("no panic").insert(customer.into(), own);
     }
 
-    fn asked(&self) -> Vec<String> {
+    pub(super) fn asked(&self) -> Vec<String> {
         self.0.asked.lock().expect("no panic").clone()
     }
 
+    /// Holds look-ups up until it is dropped.
+    pub(super) async fn close(&self) -> SemaphorePermit<'_> {
+        let closed = self.0.open.acquire_many(1 << 20).await.expect("open");
+        self.0.open.forget_permits(Semaphore::MAX_PERMITS);
+        closed
+    }
+
     /// Waits until so many have been looked up.
-    async fn looked_up(&self, count: usize) {
+    pub(super) async fn looked_up(&self, count: usize) {
         let looked = async || {
             while self.asked().len() < count {
                 tokio::time::sleep(Duration::from_millis(1)).await;
@@ -132,7 +142,7 @@ impl OverrideSource for Table {
     }
 }
 
-fn limiter(table: &Table) -> Limiter {
+pub(super) fn limiter(table: &Table) -> Limiter {
     let builder = still(Limiter::builder(MemoryStore::new()));
     builder.policy(policy(&format!("{RULES}{WRITTEN}"))).overrides(table.clone()).build().expect("sound")
 }
@@ -144,8 +154,7 @@ async fn the_first_request_goes_by_the_tier_while_the_look_up_runs() {
     let app = app(&limiter(&table));
     let of = async |customer: &str| left(&app, "/", &[("x-customer", customer)]).await;
     // A look-up that hangs holds nobody up.
-    let closed = table.0.open.acquire_many(1 << 20).await.expect("open");
-    table.0.open.forget_permits(Semaphore::MAX_PERMITS);
+    let closed = table.close().await;
     assert_eq!(of("umbrella").await, (200, Some(9)));
     assert_eq!(of("umbrella").await, (200, Some(8)));
     assert_eq!(of("initech").await, (200, Some(9)));
@@ -224,6 +233,25 @@ async fn an_override_that_cannot_be_leaves_the_tier() {
     table.looked_up(3).await;
     for customer in ["a", "b", "c"] {
         assert_eq!(of(customer).await, (200, Some(8)), "{customer}");
+        let of_pro = left(&app, "/", &[("x-customer", customer), ("x-plan", "pro")]).await;
+        assert_eq!(of_pro, (200, Some(97)), "{customer}");
+    }
+}
+
+#[tokio::test]
+async fn a_burst_alone_goes_with_the_quota_of_the_tier() {
+    let text = RULES.replace("fixed_window", "token_bucket");
+    let own = "[overrides.acme]\nrules.calls = { burst = 50 }\n[overrides.globex]\ntier = \"pro\"\nrules.calls = { burst = 40 }\n";
+    let limiter = still(Limiter::builder(MemoryStore::new())).policy(policy(&format!("{text}{own}"))).build();
+    let limiter = limiter.expect("sound");
+    for (customer, tier, quota) in [
+        ("acme", "free", Quota::per_hour(10).burst(50)),
+        ("acme", "pro", Quota::per_hour(100).burst(50)),
+        ("globex", "free", Quota::per_hour(100).burst(40)),
+    ] {
+        let own = limiter.for_customer(customer, Some(tier)).await;
+        let usage = own.usage(customer).await.expect("in memory");
+        assert_eq!(usage.rule("calls").map(|rule| rule.limit().quota()), Some(quota), "{customer} {tier}");
     }
 }
 

@@ -4,6 +4,7 @@ mod allocations;
 mod changing;
 mod customers;
 mod load;
+mod lookups;
 mod paths;
 mod tiers;
 

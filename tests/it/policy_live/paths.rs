@@ -36,8 +36,24 @@ async fn rules_apply_by_path_and_method_in_the_order_of_the_document() {
     assert_eq!(applied("HEAD", "/v1/charges/7?x=1").await, "all v1 reads");
     assert_eq!(applied("POST", "/v1/%63harges/7/").await, "all charges v1");
     assert_eq!(applied("POST", "/v2").await, "all");
+    // Routers that take dots for names call the handler of the one path, and servers that resolve them of the other.
+    assert_eq!(applied("POST", "/v1/x/../../v2").await, "all v1");
+    assert_eq!(applied("POST", "/x/%2e%2e/v1/charges").await, "all charges v1");
     let response = ask(&app, "/v1", &[]).await;
     assert_eq!(response.status(), 200);
+}
+
+#[tokio::test]
+async fn a_path_with_dots_that_meets_more_rules_than_a_decision_takes_is_refused() {
+    let forty = |from: u64, path: &str| {
+        let one = |n: u64| rule_of(&format!("rule-{n}"), n + 1, &format!("paths = [{path:?}]"));
+        (from..from + 40).map(one).collect::<String>()
+    };
+    let text = format!("{}{}", forty(0, "/a/{*rest}"), forty(40, "/b"));
+    let app = app(&Limiter::builder(MemoryStore::new()).policy(policy(&text)).build().expect("sound"));
+    assert_eq!(ask(&app, "/a/b", &[]).await.status(), 200);
+    assert_eq!(ask(&app, "/b", &[]).await.status(), 200);
+    assert_eq!(ask(&app, "/a/../b", &[]).await.status(), 400);
 }
 
 #[tokio::test]

@@ -1,7 +1,5 @@
 //! What is written to a server, checked before.
 
-use std::collections::BTreeMap;
-
 use crate::policy::{Format, Override, Policy, SourceError, Tree, check};
 
 /// Stands for a customer of any kind: secrets are written so, and nothing else is taken for them.
@@ -22,7 +20,7 @@ impl Policy {
     /// Looks whether an override goes with this policy: whether its tier and rules are there, and the rules can be so.
     pub(super) fn check_override(&self, own: &Override) -> Result<(), SourceError> {
         let mut document = self.document.clone();
-        document.overrides = BTreeMap::from([(ANYBODY.to_owned(), own.clone())]);
+        document.overrides.insert(ANYBODY.to_owned(), own.clone());
         let Err(error) = check::check(&document, Tree::again(&self.source), None) else { return Ok(()) };
         // Their places are those of the document, where the override does not stand.
         let told = error.iter().map(|problem| {

@@ -1,0 +1,172 @@
+//! Which look-ups there are of overrides, and what holds meanwhile.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use sluicegate::{
+    Limiter, MemoryStore,
+    policy::{Override, SourceError},
+};
+use tokio::sync::Semaphore;
+
+use super::{
+    app,
+    customers::{RULES, Table, WRITTEN, limiter, still},
+    left, policy,
+};
+use crate::support::log::Log;
+
+#[tokio::test(start_paused = true)]
+async fn who_has_none_is_not_looked_up_again_and_again() {
+    let table = Table::default();
+    let app = app(&limiter(&table));
+    for _ in 0..20 {
+        left(&app, "/", &[("x-customer", "initech")]).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(table.asked(), ["initech"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_found_stands_above_what_is_written() {
+    let table = Table::default();
+    table.set("acme", "70/hour");
+    let app = app(&limiter(&table));
+    assert_eq!(left(&app, "/", &[("x-customer", "acme")]).await, (200, Some(4_999)));
+    table.looked_up(1).await;
+    assert_eq!(left(&app, "/", &[("x-customer", "acme")]).await, (200, Some(68)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_wait_to_be_looked_up_than_may() {
+    let table = Table::default();
+    let app = app(&limiter(&table));
+    let closed = table.close().await;
+    for number in 0..3_000 {
+        left(&app, "/", &[("x-customer", &format!("made-up-{number}"))]).await;
+    }
+    drop(closed);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    // Those that wait, and those that were being looked up.
+    assert!((1_024..=1_024 + 64).contains(&table.asked().len()), "{}", table.asked().len());
+}
+
+/// An override is as it was when it was looked at, however long the answer takes.
+#[derive(Clone, Default)]
+struct Slow {
+    quota: Arc<Mutex<String>>,
+    looks: Arc<AtomicUsize>,
+    answers: Arc<Answers>,
+}
+
+struct Answers(Semaphore);
+
+impl Default for Answers {
+    fn default() -> Answers {
+        Answers(Semaphore::new(0))
+    }
+}
+
+impl Slow {
+    async fn look(&self) -> Result<Option<Override>, SourceError> {
+        let quota = self.quota.lock().expect("no panic").clone();
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        self.answers.0.acquire().await.expect("open").forget();
+        Ok(Some(Override::from_toml(&format!("rules.calls = {quota:?}")).expect("sound")))
+    }
+
+    async fn looked(&self, count: usize) {
+        while self.looks.load(Ordering::Relaxed) < count {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_from_before_a_change_is_not_taken_for_one_from_after_it() {
+    for by_request in [true, false] {
+        let slow = Slow::default();
+        let source = slow.clone();
+        let looked_up = move |_: String| {
+            let source = source.clone();
+            async move { source.look().await }
+        };
+        let limiter = still(Limiter::builder(MemoryStore::new()))
+            .policy(policy(RULES))
+            .overrides(looked_up)
+            .build()
+            .expect("sound");
+        let app = app(&limiter);
+        "50/hour".clone_into(&mut slow.quota.lock().expect("no panic"));
+        let waiting = limiter.clone();
+        let waiting = if by_request {
+            left(&app, "/", &[("x-customer", "acme")]).await;
+            None
+        } else {
+            Some(tokio::spawn(async move { waiting.for_customer("acme", None).await }))
+        };
+        slow.looked(1).await;
+        "60/hour".clone_into(&mut slow.quota.lock().expect("no panic"));
+        limiter.override_changed("acme");
+        slow.answers.0.add_permits(100);
+        if let Some(waiting) = waiting {
+            waiting.await.expect("no panic");
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        left(&app, "/", &[("x-customer", "acme")]).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let used = if by_request { 3 } else { 2 };
+        assert_eq!(left(&app, "/", &[("x-customer", "acme")]).await, (200, Some(60 - used)), "{by_request}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_table_that_hangs_is_given_up_and_asked_again() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&calls);
+    let looked_up = move |_: String| {
+        let call = counted.fetch_add(1, Ordering::Relaxed);
+        async move {
+            if call == 0 {
+                std::future::pending::<()>().await;
+            }
+            Ok::<_, SourceError>(Some(Override::from_toml("rules.calls = \"50/hour\"").expect("sound")))
+        }
+    };
+    let app = app(&still(Limiter::builder(MemoryStore::new()))
+        .policy(policy(RULES))
+        .overrides(looked_up)
+        .build()
+        .expect("sound"));
+    assert_eq!(left(&app, "/", &[("x-customer", "initech")]).await, (200, Some(9)));
+    tokio::time::sleep(Duration::from_secs(7)).await;
+    assert_eq!(left(&app, "/", &[("x-customer", "initech")]).await, (200, Some(8)));
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(left(&app, "/", &[("x-customer", "initech")]).await, (200, Some(47)));
+    assert_eq!(calls.load(Ordering::Relaxed), 2);
+}
+
+/// However often a limiter is made of it.
+#[tokio::test]
+async fn what_is_wrong_with_an_override_is_said_once() {
+    let table = Table::default();
+    let own = Override::from_toml("rules.unknown = \"5/s\"").expect("it can be read");
+    table.0.overrides.lock().expect("no panic").insert("initech".into(), own);
+    let limiter = limiter(&table);
+    let app = app(&limiter);
+    let (log, _guard) = Log::begin();
+    left(&app, "/", &[("x-customer", "initech")]).await;
+    table.looked_up(1).await;
+    for _ in 0..3 {
+        limiter.set_policy(policy(&format!("{RULES}{WRITTEN}"))).expect("sound");
+        left(&app, "/", &[("x-customer", "initech"), ("x-plan", "pro")]).await;
+        left(&app, "/", &[("x-customer", "initech")]).await;
+    }
+    let said = log.text().lines().filter(|line| line.contains("cannot be used")).count();
+    assert_eq!(said, 1, "{}", log.text());
+}
