@@ -10,7 +10,7 @@ use http::Request;
 use serde_json::Value;
 use sluicegate::{
     Limiter,
-    key::{self, Found, KeyBy},
+    key::{self, Found, Key, KeyBy},
     policy::{Loading, Policy, PolicyFile, PolicySource, SourceError},
 };
 
@@ -95,7 +95,7 @@ impl Known {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let entries = |value: &Value| value.as_object().cloned().unwrap_or_default();
         let overrides =
-            entries(at(&document, "/overrides")).into_iter().map(|(name, own)| (name, text(at(&own, "/tier"))));
+            entries(at(&document, "/overrides")).into_iter().map(|(name, own)| (stored(name), text(at(&own, "/tier"))));
         let fronted = at(&document, "/proxies").is_object();
         Known {
             fronted,
@@ -122,6 +122,14 @@ impl Known {
         let said = said.filter(|said| self.tiers.iter().any(|tier| tier == said)).map(str::to_owned);
         own.or(said).or_else(|| self.default.clone())
     }
+}
+
+/// The customer of an override as it stands in the store. Secrets and addresses are written so already.
+fn stored(name: String) -> String {
+    if name.starts_with(['#', '|']) {
+        return name;
+    }
+    String::from_utf8_lossy(Key::new(name.as_bytes()).as_bytes()).into_owned()
 }
 
 /// Keys look at heads alone.

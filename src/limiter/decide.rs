@@ -16,6 +16,8 @@ use crate::{
 impl Limiter {
     /// Asks about a call. It is decided about where it lies in the future, which is made of a call and not of what becomes one: moving it
     /// about takes as long as the rest of a decision in memory.
+    // An `async fn` would move it once more.
+    #[allow(clippy::manual_async_fn)]
     #[inline]
     pub(super) fn ask<'a>(&self, mut call: Call<'a>, purpose: Purpose) -> impl Future<Output = Decision> + use<'_, 'a> {
         async move {

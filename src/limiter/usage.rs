@@ -26,7 +26,7 @@ pub(crate) enum Asked {
 }
 
 impl Limiter {
-    /// How every rule stands for this key, without spending: one look at the store, however many rules there are.
+    /// How every rule stands for this key, without spending: one look at the store for each 21 rules.
     ///
     /// ```
     /// use sluicegate::{key, Limiter, MemoryStore, Quota, Rule};

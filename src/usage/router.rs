@@ -28,7 +28,7 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 /// [refuses](crate::key::KeyBy::or_refuse) is refused here with the same status. Keys are never told, nor are rules that find
 /// none. A rule that counts by route or path tells how it stands for this route.
 ///
-/// Each answer is one look at the store. On the open internet, give the route a limiter of its own. When the store gives no
+/// Each answer is one look at the store for each 21 rules, whatever their paths. On the open internet, give the route a limiter of its own. When the store gives no
 /// answer, it is a 503.
 pub fn router<S>(limiter: Limiter) -> Router<S>
 where

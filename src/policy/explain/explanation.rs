@@ -156,7 +156,8 @@ pub struct ExplainedCustomer {
 }
 
 impl ExplainedCustomer {
-    /// Its key as it stands in the store, which overrides are named by; `None` where the request has none.
+    /// Its key as it stands in the store, by which overrides are looked up; a document names it as it is, and secrets by this. `None` where the
+    /// request has none.
     pub fn key(&self) -> Option<&str> {
         self.key.as_deref()
     }
