@@ -3,14 +3,17 @@
 use std::{
     net::TcpListener,
     path::PathBuf,
-    sync::OnceLock,
+    sync::{
+        OnceLock,
+        atomic::{AtomicU16, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use redis::{Cmd, FromRedisValue, Value, aio::MultiplexedConnection, cmd};
 use sluicegate::{RedisStore, store::RedisStoreBuilder};
 
-use super::server::{Server, Version, free_port};
+use super::server::{Server, Version};
 
 pub const SLOTS: u16 = 16_384;
 
@@ -251,8 +254,14 @@ pub fn slot(name: &str) -> u16 {
 
 /// A port whose bus port, ten thousand above, is free too.
 pub fn cluster_port() -> u16 {
-    let fits = |port: &u16| *port < 55_000 && TcpListener::bind(("127.0.0.1", port + 10_000)).is_ok();
-    std::iter::repeat_with(free_port).find(fits).expect("some port")
+    // Below those that the system gives to whoever asks for any: between this look and the server's own, somebody might.
+    const FIRST: u16 = 12_000;
+    const COUNT: u16 = 10_000;
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let begin = u16::try_from(std::process::id() % u32::from(COUNT)).expect("small");
+    let next = || FIRST + (begin + NEXT.fetch_add(1, Ordering::Relaxed) % COUNT) % COUNT;
+    let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    std::iter::repeat_with(next).find(|port| is_free(*port) && is_free(port + 10_000)).expect("some port")
 }
 
 pub fn until(what: &str, mut ready: impl FnMut() -> bool) {
