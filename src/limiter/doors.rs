@@ -10,9 +10,9 @@ use std::{
     },
 };
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, futures::Notified};
 
-use super::Call;
+use super::{Call, Inner};
 
 /// A door for each sort of call that somebody waits with; there is none where nobody does.
 #[derive(Default)]
@@ -21,6 +21,7 @@ pub(super) struct Doors {
     doors: Mutex<HashMap<u64, (Arc<Semaphore>, usize)>>,
     count: AtomicUsize,
     hasher: RandomState,
+    changed: Notify,
 }
 
 /// Somebody stands at a door, or behind others.
@@ -33,14 +34,26 @@ pub(super) struct AtDoor<'a> {
 }
 
 impl Doors {
-    /// Calls with the same keys wait for the same, unless they may use more, or are another tenant's.
-    pub(super) fn kind_of(&self, call: &mut Call<'_>) -> u64 {
+    /// Calls with the same keys of one limiter, which may be a tier's, wait for the same, unless they may use more, or are another tenant's.
+    pub(super) fn kind_of(&self, limiter: *const Inner, call: &mut Call<'_>) -> u64 {
         let mut hasher = self.hasher.build_hasher();
+        limiter.hash(&mut hasher);
         for entry in call.entries_mut() {
             let tenant = entry.tenant.as_ref().map(|tenant| tenant.as_bytes());
             (entry.name, entry.pick.key.as_bytes(), entry.pick.critical, tenant).hash(&mut hasher);
         }
         hasher.finish()
+    }
+
+    /// When other rules have taken the place of those that somebody was refused by.
+    pub(super) fn changed(&self) -> Notified<'_> {
+        self.changed.notified()
+    }
+
+    /// Has everybody who waits ask anew.
+    #[cfg_attr(not(feature = "policy"), allow(dead_code))]
+    pub(super) fn tell_of_change(&self) {
+        self.changed.notify_waiters();
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, (Arc<Semaphore>, usize)>> {

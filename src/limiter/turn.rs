@@ -1,9 +1,9 @@
 //! Waiting for one's turn, under rules with a queue. Nothing is asked and no connection is held meanwhile.
 
-use std::time::Duration;
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::{Call, Limiter, Pick};
 use crate::{
@@ -70,7 +70,7 @@ impl Limiter {
     ///
     /// ```
     /// use sluicegate::{key, Limiter, MemoryStore, Quota, Rule};
-    /// use std::time::Duration;
+    /// use std::{pin::pin, sync::Arc, time::Duration};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), sluicegate::BuildError> {
@@ -91,16 +91,20 @@ impl Limiter {
     /// it gives its slot back as the [guide](crate::guide::algorithms#queueing) says.
     ///
     /// Those who wait in a queue run in order, whichever process they are in. Those whom a rule has refused wait outside: in one process one of
-    /// them asks again, and the others stand behind it in the order they came; between processes, whoever asks first is first.
+    /// them asks again, and the others stand behind it in the order they came; between processes, whoever asks first is first. Where a policy
+    /// changes, they ask at once.
     pub async fn acquire_when_ready<'a>(&self, call: impl Into<Call<'a>>) -> Decision {
         let mut call = call.into();
         let doors = &self.0.doors;
-        let kind = doors.kind_of(&mut call);
+        let kind = doors.kind_of(Arc::as_ptr(&self.0), &mut call);
         let mut place = doors.stand_behind(kind);
         loop {
             if let Some(place) = &mut place {
                 place.be_first().await;
             }
+            // From before it asks: a change may come while it does.
+            let mut changed = pin!(doors.changed());
+            changed.as_mut().enable();
             // What it leaves out, other rules may ask about when it comes again.
             let (mut call, mut held) = (call.clone(), None);
             let now = self.now(&mut held);
@@ -115,7 +119,7 @@ impl Limiter {
             drop(decision);
             // Where others came to the door meanwhile, what this one was told is of no use.
             if !place.get_or_insert_with(|| doors.stand(kind)).be_first().await {
-                sleep(wait.max(SHORTEST)).await;
+                let _ = timeout(wait.max(SHORTEST), changed).await;
             }
         }
     }

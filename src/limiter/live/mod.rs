@@ -97,6 +97,7 @@ impl Live {
         drop(before);
         // Many rules take a while to take apart, and whoever waits for the new ones need not wait for that.
         let _ = std::thread::Builder::new().name("sluicegate-policy".into()).spawn(move || drop(gone));
+        self.making.core.doors.tell_of_change();
         tracing::info!(version, "another policy holds");
         self.tell(&PolicyEvent::Changed { version });
         Ok(())

@@ -231,7 +231,7 @@ fn rules_of_keys_that_calls_are_given_are_never_too_many() {
 
 #[test]
 fn the_secret_of_a_customer_is_not_shown_whatever_is_wrong_with_its_override() {
-    let text = "[customer]\nby = \"api_key:x-key\"\n[overrides.sk_live_7]\ntier = 5\n[[rules]]\nname = \"r\"\nalgorithm = \"gcra\"\n\
+    let text = "[customer]\nby = \"api_key:x-key\"\n[overrides]\nsk_live_7 = { tier = 5 }\n[[rules]]\nname = \"r\"\nalgorithm = \"gcra\"\n\
                 quota = \"5/s\"\nkey = \"ip\"\n";
     let error = Policy::from_toml(text).expect_err("no tier is a number").to_string();
     assert!(error.contains("one of the overrides: tier: the number 5 cannot stand here"), "{error}");

@@ -173,6 +173,20 @@ async fn one_request_sees_one_policy_though_it_changes_while_its_body_is_read() 
     assert_eq!(limiter.policy_status().map(|status| status.version()), Some(2));
 }
 
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_limit_asks_again_when_it_is_another() {
+    let limiter = Limiter::builder(MemoryStore::new()).policy(of("a", "1/day", "")).build().expect("sound");
+    let began = tokio::time::Instant::now();
+    assert!(limiter.acquire([("a", "x")]).await.is_allowed());
+    let worker = limiter.clone();
+    let worker = tokio::spawn(async move { worker.acquire_when_ready([("a", "x")]).await.is_allowed() });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!worker.is_finished(), "it waits for tomorrow");
+    limiter.set_policy(of("a", "2/day", "")).expect("sound");
+    assert!(worker.await.expect("no panic"));
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+}
+
 #[tokio::test]
 async fn new_keys_are_counted_on_when_a_policy_changes() {
     let with = |quota: &str| {
