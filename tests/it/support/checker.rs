@@ -71,6 +71,13 @@ impl Checker {
         (Checker { namespace, records: Mutex::new(records) }, limiter)
     }
 
+    /// The same without room beforehand, for few decisions.
+    pub fn of_few(builder: LimiterBuilder) -> (Checker, Limiter) {
+        let namespace = super::stores::namespace();
+        let limiter = limiter(builder, &namespace);
+        (Checker { namespace, records: Mutex::default() }, limiter)
+    }
+
     /// Another limiter whose decisions are checked as well.
     pub fn another(&self, builder: LimiterBuilder) -> Limiter {
         limiter(builder, &self.namespace)

@@ -148,9 +148,17 @@ pub struct Phase {
 }
 
 impl Phase {
-    /// The time that so many of a hundred stayed within.
+    /// How long the whole machine slept while a decision was waited for.
+    fn slept(&self, sample: &Sample) -> Duration {
+        let end = sample.sent + sample.took + sample.stalled;
+        let within = |(due, slept): &&(Instant, Duration)| *due < end && *due + *slept > sample.sent;
+        self.sleeps.iter().filter(within).map(|(_, slept)| *slept).sum()
+    }
+
+    /// The time that so many of a hundred stayed within, but for that in which the whole machine slept.
     pub fn percentile(&self, share: usize) -> Duration {
-        let mut times: Vec<_> = self.samples.iter().map(|sample| sample.took).collect();
+        let own = |sample: &Sample| sample.took.saturating_sub(self.slept(sample));
+        let mut times: Vec<_> = self.samples.iter().map(own).collect();
         times.sort_unstable();
         times[(times.len() - 1) * share / 100]
     }
@@ -179,12 +187,7 @@ impl Phase {
 
     /// No decision took longer than this. Where the machine held up the thread, what had piled up meanwhile takes as long again.
     pub fn is_within(&self, bound: Duration) {
-        let slept = |sample: &Sample| {
-            let end = sample.sent + sample.took + sample.stalled;
-            let within = |(due, slept): &&(Instant, Duration)| *due < end && *due + *slept > sample.sent;
-            self.sleeps.iter().filter(within).map(|(_, slept)| *slept).sum::<Duration>()
-        };
-        let beyond = self.samples.iter().find(|sample| sample.took > bound + sample.stalled + slept(sample));
+        let beyond = self.samples.iter().find(|sample| sample.took > bound + sample.stalled + self.slept(sample));
         assert!(beyond.is_none(), "{beyond:?} took longer than {bound:?}");
         figure("longest wait", self.samples.iter().map(|sample| sample.took).max().unwrap_or_default());
         figure("99 of 100 within", self.percentile(99));
