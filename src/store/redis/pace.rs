@@ -1,4 +1,4 @@
-//! When a connection to a server may be tried: at once, then after 0.5 to 0.9 s, then every second.
+//! When a connection to a server may be tried: at once, then after 0.5 to 0.9 s, then about every second.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -7,8 +7,13 @@ use std::{
 
 use tokio::time::Instant;
 
-/// The time between attempts while a server is not to be had.
-const EVERY: Duration = Duration::from_secs(1);
+/// The least time before the second attempt.
+const FIRST: Duration = Duration::from_millis(500);
+/// The time between attempts while a server is not to be had. It leaves time for the attempt itself: a server that is back is
+/// found within a second, also where the attempt before came just too early.
+const EVERY: Duration = Duration::from_millis(980);
+/// A connection that stood for so long had lasted.
+const LASTING: Duration = Duration::from_secs(1);
 
 /// The attempts of one process to reach one server, of all its connections together. Times are handed in.
 #[derive(Debug, Default)]
@@ -57,7 +62,7 @@ impl Pace {
     /// server that takes connections and closes them is not asked more often than one that takes none.
     pub(super) fn lost(&mut self, now: Instant) {
         let Some(since) = self.sound.take() else { return };
-        if now.duration_since(since) >= EVERY {
+        if now.duration_since(since) >= LASTING {
             *self = Pace::default();
         } else if !self.spent {
             *self = Pace { spent: true, ..Pace::default() };
@@ -66,7 +71,7 @@ impl Pace {
 
     /// Whether a connection could be replaced at once, were it lost now.
     pub(super) fn is_ready(&self, now: Instant) -> bool {
-        self.sound.is_some_and(|since| !self.spent || now.duration_since(since) >= EVERY)
+        self.sound.is_some_and(|since| !self.spent || now.duration_since(since) >= LASTING)
             || self.next.is_none_or(|next| now >= next)
     }
 
@@ -74,7 +79,7 @@ impl Pace {
         self.attempts = self.attempts.saturating_add(1);
         // The second attempt is put off at random, and so are all after it: many processes that lose one server together
         // do not come back to it together.
-        self.next = Some(now + if self.attempts == 1 { EVERY / 2 + jitter.min(EVERY / 2) } else { EVERY });
+        self.next = Some(now + if self.attempts == 1 { FIRST + jitter } else { EVERY });
     }
 }
 
@@ -108,7 +113,7 @@ mod tests {
     fn a_server_that_is_not_there_is_tried_once_a_second_after_a_first_wait_drawn_at_random() {
         let mut pace = Pace::default();
         let began = attempts(&mut pace, Instant::now(), |pace, now| pace.failed(now, MS * 137));
-        assert_eq!(began, [0, 637, 1_637, 2_637, 3_637, 4_637]);
+        assert_eq!(began, [0, 637, 1_617, 2_597, 3_577, 4_557]);
     }
 
     #[test]
@@ -119,7 +124,7 @@ mod tests {
             assert_eq!(pace.is_ready(now), now == begin);
             pace.lost(now);
         });
-        assert_eq!(began, [0, 1, 638, 1_638, 2_638, 3_638, 4_638]);
+        assert_eq!(began, [0, 1, 638, 1_618, 2_598, 3_578, 4_558]);
     }
 
     #[test]
@@ -129,11 +134,11 @@ mod tests {
         assert!(pace.begin(begin, MS));
         pace.made(begin);
         assert!(pace.begin(begin + MS, MS), "the other connections of a sound server");
-        pace.lost(begin + EVERY);
-        assert!(pace.begin(begin + EVERY, MS * 400));
-        pace.failed(begin + EVERY, MS * 400);
-        assert!(!pace.begin(begin + EVERY + MS * 899, MS));
-        assert!(pace.begin(begin + EVERY + MS * 900, MS));
+        pace.lost(begin + LASTING);
+        assert!(pace.begin(begin + LASTING, MS * 400));
+        pace.failed(begin + LASTING, MS * 400);
+        assert!(!pace.begin(begin + LASTING + MS * 899, MS));
+        assert!(pace.begin(begin + LASTING + MS * 900, MS));
     }
 
     #[test]
