@@ -35,7 +35,7 @@ fn shard(id: u64) -> usize {
 /// The decisions over slots of the others.
 fn others(phase: &Phase) -> Phase {
     let samples = phase.samples.iter().filter(|sample| shard(sample.id) != VICTIM).copied().collect();
-    Phase { samples, crowd: phase.crowd, sleeps: phase.sleeps.clone() }
+    Phase { samples, crowd: phase.crowd }
 }
 
 /// What may come and go: buffers of connections, tables that grow.

@@ -28,7 +28,7 @@ async fn callers(load: &Load, length: Duration) -> Phase {
     for caller in callers {
         samples.extend(caller.await.expect("no panic"));
     }
-    Phase { samples, crowd: 4, sleeps: Vec::new() }
+    Phase::of(samples, 4).await
 }
 
 /// The server loses something every ten milliseconds, and no decision fails of it: it costs those that it hits so many round

@@ -10,14 +10,12 @@ use tokio::{task::JoinSet, time::MissedTickBehavior};
 
 use super::{
     checker::{Checker, RULE},
-    stall::{account, stalled},
+    stall::stalled,
+    watch,
 };
 
 /// Decisions a second.
 pub const RATE: u32 = 2_000;
-
-/// How late a timer may be.
-const GRAIN: Duration = Duration::from_millis(2);
 
 /// Whether the long forms of tests are to run.
 pub fn soak() -> bool {
@@ -32,7 +30,9 @@ pub fn part(short: Duration) -> Duration {
 /// Fault tests run one by one: each has the machine to itself.
 pub async fn alone() -> tokio::sync::MutexGuard<'static, ()> {
     static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
-    TURN.lock().await
+    let turn = TURN.lock().await;
+    watch::begin();
+    turn
 }
 
 #[derive(Clone)]
@@ -49,7 +49,7 @@ pub struct Sample {
     /// Its number, which is its key.
     pub id: u64,
     pub sent: Instant,
-    /// How long it took, less what the machine kept the thread, or the server, from running.
+    /// How long it took, less the time in which the machine was away or kept the thread, or the server, from running.
     pub took: Duration,
     /// How long that was.
     pub stalled: Duration,
@@ -91,7 +91,6 @@ impl Load {
         let mut event = std::pin::pin!(event());
         let (mut asked, mut samples) = (JoinSet::new(), Vec::new());
         let (begin, mut crowd) = (Instant::now(), 0);
-        let (mut last, mut sleeps) = (account(), Vec::new());
         let mut ticks = tokio::time::interval(Duration::from_millis(1));
         // What a busy machine held up is not made up for: a crowd would be the stream's doing then.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -99,15 +98,7 @@ impl Load {
             tokio::select! {
                 biased;
                 () = &mut event => break,
-                due = ticks.tick() => {
-                    // A timer that fires late though this thread neither ran nor was kept from running: the machine slept.
-                    let (now, used) = (Instant::now(), account());
-                    let busy = (used.0 - last.0) + (used.1 - last.1);
-                    let slept = now.saturating_duration_since(due.into_std()).saturating_sub(busy + GRAIN);
-                    if slept > Duration::ZERO {
-                        sleeps.push((due.into_std(), slept));
-                    }
-                    last = used;
+                _ = ticks.tick() => {
                     for _ in 0..RATE / 1_000 {
                         asked.spawn(self.clone().one());
                     }
@@ -122,8 +113,7 @@ impl Load {
         while let Some(sample) = asked.join_next().await {
             samples.push(sample.expect("no panic"));
         }
-        samples.sort_by_key(|sample| sample.sent);
-        Phase { samples, crowd, sleeps }
+        Phase::of(samples, crowd).await
     }
 
     /// The stream until the store answers again, and how long after `since` it did.
@@ -143,22 +133,27 @@ pub struct Phase {
     pub samples: Vec<Sample>,
     /// The most decisions that were waited for at a time.
     pub crowd: usize,
-    /// When the whole machine slept, and for how long.
-    pub sleeps: Vec<(Instant, Duration)>,
 }
 
 impl Phase {
-    /// How long the whole machine slept while a decision was waited for.
-    fn slept(&self, sample: &Sample) -> Duration {
-        let end = sample.sent + sample.took + sample.stalled;
-        let within = |(due, slept): &&(Instant, Duration)| *due < end && *due + *slept > sample.sent;
-        self.sleeps.iter().filter(within).map(|(_, slept)| *slept).sum()
+    /// Of these decisions. The time in which the machine was away is taken off theirs.
+    pub async fn of(mut samples: Vec<Sample>, crowd: usize) -> Phase {
+        let end = Instant::now();
+        while watch::seen() < end {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        samples.sort_by_key(|sample| sample.sent);
+        for sample in &mut samples {
+            let slept = watch::slept(sample.sent, sample.sent + sample.took + sample.stalled);
+            sample.took = sample.took.saturating_sub(slept);
+            sample.stalled += slept;
+        }
+        Phase { samples, crowd }
     }
 
-    /// The time that so many of a hundred stayed within, but for that in which the whole machine slept.
+    /// The time that so many of a hundred stayed within.
     pub fn percentile(&self, share: usize) -> Duration {
-        let own = |sample: &Sample| sample.took.saturating_sub(self.slept(sample));
-        let mut times: Vec<_> = self.samples.iter().map(own).collect();
+        let mut times: Vec<_> = self.samples.iter().map(|sample| sample.took).collect();
         times.sort_unstable();
         times[(times.len() - 1) * share / 100]
     }
@@ -185,9 +180,9 @@ impl Phase {
                 <= (before.failed() + before.samples.len() / 50) * self.samples.len()
     }
 
-    /// No decision took longer than this. Where the machine held up the thread, what had piled up meanwhile takes as long again.
+    /// No decision took longer than this. Where the machine held them up, what had piled up meanwhile takes as long again.
     pub fn is_within(&self, bound: Duration) {
-        let beyond = self.samples.iter().find(|sample| sample.took > bound + sample.stalled + self.slept(sample));
+        let beyond = self.samples.iter().find(|sample| sample.took > bound + sample.stalled);
         assert!(beyond.is_none(), "{beyond:?} took longer than {bound:?}");
         figure("longest wait", self.samples.iter().map(|sample| sample.took).max().unwrap_or_default());
         figure("99 of 100 within", self.percentile(99));

@@ -28,3 +28,4 @@ pub mod stall;
 pub mod stores;
 #[cfg(feature = "tls")]
 pub mod tls;
+pub mod watch;

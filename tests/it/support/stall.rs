@@ -7,11 +7,6 @@ use super::server::Server;
 /// The time that this thread has been ready to run and was not let, since it began: the kernel's own account. Time in which
 /// this process does something else is not in it.
 pub fn stalled() -> Duration {
-    account().1
-}
-
-/// The time that this thread has run, and the time that it was kept from running.
-pub fn account() -> (Duration, Duration) {
     thread_local!(static ACCOUNT: RefCell<Option<File>> = const { RefCell::new(None) });
     ACCOUNT.with_borrow_mut(|file| {
         let open = || File::open("/proc/thread-self/schedstat").expect("the kernel keeps account");
@@ -19,12 +14,12 @@ pub fn account() -> (Duration, Duration) {
     })
 }
 
-fn read(file: &File) -> Option<(Duration, Duration)> {
+fn read(file: &File) -> Option<Duration> {
     let mut text = [0; 96];
     let length = file.read_at(&mut text, 0).ok()?;
     let text = std::str::from_utf8(&text[..length]).ok()?;
-    let mut numbers = text.split_whitespace().map(|nanos| nanos.parse().map(Duration::from_nanos));
-    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+    // First the time that it has run.
+    text.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
 }
 
 /// The account of a server, which does all its work on one thread.
@@ -38,6 +33,6 @@ impl Account {
 
     /// The time that it was kept from running; none is added when it is dead.
     pub fn stalled(&self) -> Duration {
-        read(&self.0).unwrap_or_default().1
+        read(&self.0).unwrap_or_default()
     }
 }
