@@ -7,7 +7,7 @@ use super::{
     moments::ceil_seconds,
     text::{LARGEST, push_escaped},
 };
-use crate::{key::hex, limit::Limit};
+use crate::{key::hex, limit::Limit, limiter::MOST_RULES};
 
 /// What the fields say of all rules together, for the requests that every rule applies to: written once.
 #[derive(Clone, Debug)]
@@ -17,9 +17,6 @@ pub(crate) struct Policies {
     named: Option<HeaderValue>,
     older: Option<HeaderValue>,
 }
-
-/// More rules never apply to one request.
-const MOST_TOGETHER: usize = 64;
 
 /// What the fields say of a rule whatever the request. Written when it is first told, since of ten thousand rules few are on any one day.
 #[derive(Clone, Debug, Default)]
@@ -50,7 +47,8 @@ pub(super) struct Older {
 impl Policies {
     /// Of rules of which so many are told of.
     pub(crate) fn new<'a>(told: usize, policies: impl Iterator<Item = &'a Policy> + Clone) -> Policies {
-        if told > MOST_TOGETHER {
+        // So many never apply to one request.
+        if told > MOST_RULES {
             return Policies { told, named: None, older: None };
         }
         let named = policies.clone().map(|policy| policy.named.as_str()).collect::<Vec<_>>().join(", ");

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// More in one decision is a mistake, and would make a very long script.
-pub(super) const MOST_RULES: usize = 64;
+pub(crate) const MOST_RULES: usize = 64;
 
 /// Where the counts of a limiter are, and what holds for rules that do not say.
 pub(super) struct Ground {

@@ -45,7 +45,7 @@ use call::Entry;
 pub use charge::Charge;
 use doors::Doors;
 use failures::Failures;
-use ground::MOST_RULES;
+pub(crate) use ground::MOST_RULES;
 use leases::Leases;
 use listing::Listing;
 use live::Live;

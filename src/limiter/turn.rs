@@ -70,7 +70,7 @@ impl Limiter {
     ///
     /// ```
     /// use sluicegate::{key, Limiter, MemoryStore, Quota, Rule};
-    /// use std::{pin::pin, sync::Arc, time::Duration};
+    /// use std::time::Duration;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), sluicegate::BuildError> {

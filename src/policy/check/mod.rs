@@ -24,13 +24,10 @@ use super::{
     text::{KeyReader, Wrong},
     words,
 };
-use crate::{Headers, key::Ip};
+use crate::{Headers, key::Ip, limiter::MOST_RULES};
 
 /// The places of rules by their names.
 type ByName<'a> = HashMap<&'a str, usize, RandomState>;
-
-/// More in one decision would make a very long script.
-const MOST_RULES: usize = 64;
 
 /// The plan of a document. Without names, any name is taken for one that code will register.
 pub(super) fn check<'a>(document: &'a Document, tree: Tree<'a>, names: Option<&'a Names>) -> Result<Plan, PolicyError> {

@@ -3,7 +3,7 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 
-use super::{ByName, Checker, Code, Index, Key, Wrong, who};
+use super::{ByName, Checker, Code, Index, Key, MOST_RULES, Wrong, who};
 use crate::{
     Quota,
     policy::{
@@ -12,9 +12,6 @@ use crate::{
         plan::{Planned, Replacement, Tier},
     },
 };
-
-/// Rules that count alike and are compared with each other; more cannot be for one request anyway.
-const MOST: usize = 64;
 
 /// What two rules agree in that count the same requests in the same way.
 #[derive(PartialEq, Eq, Hash)]
@@ -138,7 +135,8 @@ impl Checker<'_> {
         };
         let mut found = Vec::new();
         for places in groups.values() {
-            let candidates = || places.iter().copied().filter(|place| !is_touched(*place)).take(MOST);
+            // More cannot be for one request anyway.
+            let candidates = || places.iter().copied().filter(|place| !is_touched(*place)).take(MOST_RULES);
             let strict: Vec<usize> =
                 candidates().filter(|place| document.rules.get(*place).is_some_and(is_plain)).collect();
             for other in candidates().filter(|place| !document.rules.get(*place).is_some_and(has_other_uses)) {

@@ -170,3 +170,34 @@ async fn what_is_wrong_with_an_override_is_said_once() {
     let said = log.text().lines().filter(|line| line.contains("cannot be used")).count();
     assert_eq!(said, 1, "{}", log.text());
 }
+
+/// As where each test, or each worker, has a runtime of its own.
+#[test]
+fn who_was_looked_up_by_a_runtime_that_ended_is_looked_up_by_the_next() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+    let slow = Slow::default();
+    "50/hour".clone_into(&mut slow.quota.lock().expect("no panic"));
+    let source = slow.clone();
+    let looked_up = move |_: String| {
+        let source = source.clone();
+        async move { source.look().await }
+    };
+    let builder = still(Limiter::builder(MemoryStore::new())).policy(policy(RULES)).overrides(looked_up);
+    let app = app(&builder.build().expect("sound"));
+    runtime().expect("a runtime").block_on(async {
+        left(&app, "/", &[("x-customer", "acme")]).await;
+        slow.looked(1).await;
+        // Behind those that are being looked up.
+        left(&app, "/", &[("x-customer", "globex")]).await;
+    });
+    slow.answers.0.add_permits(100);
+    runtime().expect("a runtime").block_on(async {
+        for customer in ["acme", "globex"] {
+            assert_eq!(left(&app, "/", &[("x-customer", customer)]).await, (200, Some(8)), "{customer}");
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        for customer in ["acme", "globex"] {
+            assert_eq!(left(&app, "/", &[("x-customer", customer)]).await, (200, Some(47)), "{customer}");
+        }
+    });
+}

@@ -1,4 +1,4 @@
-//! Files that change, in every way that files do.
+//! Files that change, in every way that files do. Time is paused but for what files take.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -22,7 +22,7 @@ async fn follow(path: impl AsRef<Path>) -> Follower {
     Follower::begin(Limiter::builder(MemoryStore::new()), PolicyFile::new(path.as_ref())).await
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn another_file_is_renamed_to_its_name() {
     let folder = Folder::new();
     let path = folder.write("limits.toml", &text("10/hour"));
@@ -33,7 +33,7 @@ async fn another_file_is_renamed_to_its_name() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn it_is_truncated_and_written() {
     let folder = Folder::new();
     let path = folder.write("limits.toml", &text("10/hour"));
@@ -46,7 +46,7 @@ async fn it_is_truncated_and_written() {
 }
 
 /// As some tools do that want nobody to notice, and coarse file systems by themselves.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn it_changes_at_once_with_the_same_length_and_time() {
     let folder = Folder::new();
     let path = folder.write("limits.toml", &text("10/hour"));
@@ -59,7 +59,7 @@ async fn it_changes_at_once_with_the_same_length_and_time() {
 
 /// A volume of Kubernetes: the file is a link through a folder that is a link, and that one is swapped.
 #[cfg(unix)]
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_link_on_the_way_to_it_is_swapped() {
     use std::os::unix::fs::symlink;
 
@@ -83,7 +83,7 @@ async fn a_link_on_the_way_to_it_is_swapped() {
 }
 
 /// Each piece makes it a document that could be meant.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn it_is_written_in_pieces() {
     let folder = Folder::new();
     let path = folder.write("limits.toml", &text("10/hour"));
@@ -107,7 +107,7 @@ async fn it_is_written_in_pieces() {
 }
 
 /// The first half is no document, and the writer takes a while.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn half_of_it_is_written_first() {
     let folder = Folder::new();
     let path = folder.write("limits.toml", &text("10/hour"));
@@ -126,7 +126,22 @@ async fn half_of_it_is_written_first() {
     follower.tells(&[PolicyEvent::Changed { version: 2 }]).await;
 }
 
-#[tokio::test]
+/// What is of no use stays so, but not the same.
+#[tokio::test(start_paused = true)]
+async fn it_is_of_no_use_in_two_ways_before_it_is_whole() {
+    let folder = Folder::new();
+    let path = folder.write("limits.toml", &text("10/hour"));
+    let follower = follow(&path).await;
+    for half in ["[[rules]]\nname", "[[rules]]\nname = \"calls\"\nalgorithm"] {
+        folder.write("limits.toml", half);
+        tokio::time::sleep(Duration::from_millis(550)).await;
+    }
+    folder.write("limits.toml", &text("20/hour"));
+    follower.reaches(&policy("20/hour"), WITHIN).await;
+    follower.tells(&[PolicyEvent::Changed { version: 2 }]).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn json_is_followed_too() {
     let json = |quota: &str| {
         format!(r#"{{ "rules": [{{ "name": "a", "algorithm": "gcra", "quota": "{quota}", "key": "ip" }}] }}"#)
@@ -139,7 +154,7 @@ async fn json_is_followed_too() {
 }
 
 /// What was loaded by one is no news to its clone, and a change is news to both.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn every_clone_looks_on_its_own() {
     let folder = Folder::new();
     let path = folder.write("limits.toml", &text("10/hour"));

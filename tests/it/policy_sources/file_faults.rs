@@ -17,7 +17,7 @@ async fn follow(path: &str) -> Follower {
     Follower::begin(Limiter::builder(MemoryStore::new()), PolicyFile::new(path)).await
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_file_that_is_deleted_changes_nothing_until_it_is_back() {
     let (log, _guard) = Log::begin();
     let folder = Folder::new();
@@ -36,7 +36,7 @@ async fn a_file_that_is_deleted_changes_nothing_until_it_is_back() {
     assert_eq!(log.text().matches("a policy cannot be used").count(), 1, "{}", log.text());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_file_of_no_use_is_told_of_once_with_its_place() {
     let (log, _guard) = Log::begin();
     let folder = Folder::new();

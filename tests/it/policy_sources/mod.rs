@@ -9,13 +9,14 @@ mod redis_overrides;
 
 use std::{
     sync::{Arc, Mutex},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use sluicegate::{
     Limiter, LimiterBuilder, Observer, PolicyEvent,
     policy::{Following, Policy, PolicySource},
 };
+use tokio::time::Instant;
 
 /// A policy with this quota.
 fn text(quota: &str) -> String {

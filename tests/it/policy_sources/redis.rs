@@ -1,6 +1,6 @@
 //! A policy in Redis: published once, in every process within a second.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::{Value, cmd};
 use sluicegate::{
@@ -63,6 +63,23 @@ async fn what_is_published_is_heard_by_every_limiter() {
         drop(followers);
         until(Duration::from_secs(5), || listeners(server, &name) == 0).await;
     }
+}
+
+/// Who only looks sees a change half a second after the one before it.
+#[tokio::test]
+async fn what_is_heard_is_not_waited_for() {
+    let (server, name) = (Version::Redis7.shared(), namespace());
+    let writer = RedisPolicy::new(&store(server), &name);
+    writer.publish(&policy("10/hour")).await.expect("published");
+    let follower = follow(RedisPolicy::new(&store(server), &name)).await;
+    until(Duration::from_secs(5), || listeners(server, &name) == 1).await;
+    let since = Instant::now();
+    for quota in 1..=10 {
+        let policy = policy(&format!("{quota}/hour"));
+        writer.publish(&policy).await.expect("published");
+        follower.reaches(&policy, WITHIN).await;
+    }
+    assert!(since.elapsed() < Duration::from_secs(2), "{:?}", since.elapsed());
 }
 
 /// A user without channels: it is said once, and looking is enough.

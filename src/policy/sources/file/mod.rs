@@ -163,3 +163,19 @@ impl Clone for PolicyFile {
         PolicyFile { path: Arc::clone(&self.path), seen: Mutex::new(self.seen().clone()) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where times are coarse, another content may come with the same stamp.
+    #[tokio::test(start_paused = true)]
+    async fn a_stamp_is_believed_once_it_is_old() {
+        let path = Path::new("Cargo.toml");
+        let file = PolicyFile::new(path);
+        file.load().await.expect_err("no policy, but a file");
+        assert!(!file.is_known(&Stamp::of(path)));
+        tokio::time::advance(DOUBT).await;
+        assert!(file.is_known(&Stamp::of(path)) && !file.is_known(&Stamp::of(Path::new("README.md"))));
+    }
+}

@@ -97,3 +97,29 @@ impl Hearing {
         Hearing::Not { again: Instant::now() + wait + jitter(), pause: AGAIN_AT_MOST.min(pause * 2) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How long after an attempt that failed the next one is, and the one after that.
+    fn waits(pause: Duration, refused: bool) -> (Duration, Duration) {
+        match Hearing::after(pause, refused) {
+            Hearing::Not { again, pause } => (again - Instant::now(), pause),
+            _ => panic!("it hears"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn attempts_are_ever_fewer_and_few_after_a_no() {
+        let jitter = Duration::from_millis(100);
+        let mut pause = AGAIN;
+        for seconds in [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0] {
+            let least = Duration::from_secs_f64(seconds);
+            let (wait, next) = waits(pause, false);
+            assert!((least..least + jitter).contains(&wait), "{wait:?} of {least:?}");
+            pause = next;
+        }
+        assert!((AFTER_NO..AFTER_NO + jitter).contains(&waits(AGAIN, true).0));
+    }
+}

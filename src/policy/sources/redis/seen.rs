@@ -102,6 +102,10 @@ mod tests {
         seen.note(counts(5, 2), counts(3, 0), Some(Vec::new()));
         assert_eq!((seen.document(), seen.doubt()), (None, ChangedOverrides::All));
         assert_eq!(seen.doubt(), ChangedOverrides::None);
+        // Nobody has an override. Once it has counted up to where it was, the document would pass for the one before.
+        seen.take(counts(5, 0), &read);
+        seen.note(counts(5, 0), counts(3, 0), Some(Vec::new()));
+        assert_eq!(seen.document(), None);
     }
 
     #[test]
