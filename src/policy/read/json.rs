@@ -1,10 +1,7 @@
 use std::{borrow::Cow, collections::HashSet};
 
-use super::{Entry, Node, Unreadable, Value};
+use super::{DEEPEST, Entry, Node, TOO_DEEP, Unreadable, Value};
 use crate::policy::text::Wrong;
-
-/// Deeper is no policy, and would take a deep stack.
-const DEEPEST: usize = 64;
 
 /// The tree of a JSON document, as RFC 8259 has it: no comments, no trailing commas.
 pub(super) fn read(text: &str) -> Result<Node<'_>, Unreadable> {
@@ -77,7 +74,7 @@ impl<'a> Reader<'a> {
         self.space();
         let start = self.at;
         if depth > DEEPEST {
-            return Err(self.wrong("this is too deep", "no policy has more than 64 levels"));
+            return Err(self.wrong(TOO_DEEP.0, TOO_DEEP.1));
         }
         let value = match self.peek() {
             Some(b'{') => self.table(depth)?,

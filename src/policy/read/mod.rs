@@ -2,6 +2,7 @@
 
 mod decode;
 mod json;
+mod plain;
 mod toml;
 
 use std::{borrow::Cow, ops::Range};
@@ -56,6 +57,10 @@ pub enum Format {
     /// `.json`, without comments and trailing commas.
     Json,
 }
+
+/// Deeper is no policy, and would take a deep stack.
+const DEEPEST: usize = 64;
+const TOO_DEEP: (&str, &str) = ("this is too deep", "no policy has more than 64 levels");
 
 /// What cannot be read, and where.
 pub(super) struct Unreadable {

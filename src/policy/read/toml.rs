@@ -5,11 +5,20 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-use super::{Entry, Node, Unreadable, Value};
+use super::{Entry, Node, TOO_DEEP, Unreadable, Value, plain};
 use crate::policy::text::Wrong;
 
 /// The tree of a TOML document, or all that is wrong with its text.
 pub(super) fn read(text: &str) -> Result<Node<'_>, Vec<Unreadable>> {
+    match plain::read(text) {
+        Ok(Some(node)) => Ok(node),
+        Ok(None) => read_any(text),
+        Err(span) => Err(vec![Unreadable { span, wrong: Wrong::new(TOO_DEEP.0, TOO_DEEP.1), twice: false }]),
+    }
+}
+
+/// The same, plain or not, where nothing stands too deep.
+pub(super) fn read_any(text: &str) -> Result<Node<'_>, Vec<Unreadable>> {
     let (table, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
         return Err(errors.iter().map(|error| unreadable(error, text.len())).collect());
@@ -54,7 +63,7 @@ fn node(value: Spanned<DeValue<'_>>) -> Node<'_> {
     Node { span, value }
 }
 
-fn integer(digits: &str, radix: u32) -> Value<'static> {
+pub(super) fn integer(digits: &str, radix: u32) -> Value<'static> {
     // Its sign stands in front of all digits or none.
     if let Ok(number) = u64::from_str_radix(digits, radix) {
         return Value::Unsigned(number);

@@ -107,6 +107,9 @@ fn deep_documents_are_refused() {
     }
     survives(&format!("[{}]", vec!["a"; 100_000].join(".")));
     survives(&format!("{} = 1", vec!["a"; 100_000].join(".")));
+    // As deep as dots and braces go together.
+    let open = format!("{{{} = ", vec!["a"; 80].join("."));
+    survives(&format!("rules = {}1{}", open.repeat(80), "}".repeat(80)));
 }
 
 #[test]
