@@ -36,6 +36,12 @@ mod resident;
 mod resilience;
 mod rules;
 mod server;
+// The fault tests leave out what the machine takes from them in the same way.
+#[allow(dead_code)]
+#[path = "../../tests/it/support/stall.rs"]
+mod stall;
+#[path = "../../tests/it/support/watch.rs"]
+mod watch;
 
 use report::Table;
 

@@ -48,7 +48,7 @@ async fn begin() -> (MutexGuard<'static, ()>, Cluster, Load) {
     let store = cluster.builder().bare().deadline(DEADLINE).build().expect("sound");
     let (checker, limiter) = Checker::begin(Limiter::builder(Resilient::new(store)).on_failure(OnFailure::Allow));
     warm(&limiter).await;
-    let accounts: Vec<Account> = cluster.nodes[..3].iter().map(Account::of).collect();
+    let accounts: Vec<Account> = cluster.nodes[..3].iter().map(|node| Account::of(node.pid)).collect();
     let server_stalled = move |id: u64| accounts[shard(id)].stalled();
     let load = Load { server_stalled: Arc::new(server_stalled), ..Load::new(checker, limiter) };
     load.run(Duration::from_millis(500)).await;

@@ -2,8 +2,6 @@
 
 use std::{cell::RefCell, fs::File, os::unix::fs::FileExt, time::Duration};
 
-use super::server::Server;
-
 /// The time that this thread has been ready to run and was not let, since it began: the kernel's own account. Time in which
 /// this process does something else is not in it.
 pub fn stalled() -> Duration {
@@ -27,8 +25,8 @@ fn read(file: &File) -> Option<Duration> {
 pub struct Account(File);
 
 impl Account {
-    pub fn of(server: &Server) -> Account {
-        Account(File::open(format!("/proc/{}/schedstat", server.pid)).expect("the kernel keeps account"))
+    pub fn of(pid: u32) -> Account {
+        Account(File::open(format!("/proc/{pid}/schedstat")).expect("the kernel keeps account"))
     }
 
     /// The time that it was kept from running; none is added when it is dead.
