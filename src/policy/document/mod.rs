@@ -208,7 +208,9 @@ fn rules(source: &Source, problems: &mut Problems, node: &Node<'_>) -> Vec<RuleT
             None
         }
     };
-    nodes.iter().enumerate().filter_map(rule).collect()
+    let mut rules = Vec::with_capacity(nodes.len());
+    rules.extend(nodes.iter().enumerate().filter_map(rule));
+    rules
 }
 
 fn tables<'a, T: Deserialize<'a>>(
