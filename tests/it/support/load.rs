@@ -51,8 +51,10 @@ pub struct Sample {
     pub sent: Instant,
     /// How long it took, less the time in which the machine was away or kept the thread, or the server, from running.
     pub took: Duration,
-    /// How long that was.
+    /// How long it kept them from running.
     pub stalled: Duration,
+    /// How long it was away.
+    pub slept: Duration,
     pub failure: Option<StoreErrorKind>,
     pub allowed: bool,
 }
@@ -76,6 +78,7 @@ impl Load {
             sent,
             took,
             stalled,
+            slept: Duration::ZERO,
             failure: decision.failure().map(|error| error.kind()),
             allowed: decision.is_allowed(),
         }
@@ -144,9 +147,8 @@ impl Phase {
         }
         samples.sort_by_key(|sample| sample.sent);
         for sample in &mut samples {
-            let slept = watch::slept(sample.sent, sample.sent + sample.took + sample.stalled);
-            sample.took = sample.took.saturating_sub(slept);
-            sample.stalled += slept;
+            sample.slept = watch::slept(sample.sent, sample.sent + sample.took + sample.stalled);
+            sample.took = sample.took.saturating_sub(sample.slept);
         }
         Phase { samples, crowd }
     }
@@ -180,7 +182,7 @@ impl Phase {
                 <= (before.failed() + before.samples.len() / 50) * self.samples.len()
     }
 
-    /// No decision took longer than this. Where the machine held them up, what had piled up meanwhile takes as long again.
+    /// No decision took longer than this. Where the machine held up the thread, what had piled up meanwhile takes as long again.
     pub fn is_within(&self, bound: Duration) {
         let beyond = self.samples.iter().find(|sample| sample.took > bound + sample.stalled);
         assert!(beyond.is_none(), "{beyond:?} took longer than {bound:?}");

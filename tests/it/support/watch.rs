@@ -44,12 +44,14 @@ fn watches() -> &'static [Arc<Watch>] {
 
 impl Watch {
     fn keep(&self, processor: usize) {
-        stay_on(processor);
+        let is_first = stay_on(processor);
+        // Where other threads kept it from running, that was not the machine. None keep the first.
+        let stalled = || if is_first { Duration::ZERO } else { stalled() };
         let (mut last, mut kept) = (Instant::now(), stalled());
         loop {
             std::thread::sleep(EVERY);
             let (woke, waited) = (Instant::now(), stalled());
-            // Where other threads kept it from running, that was not the machine.
+            // From when it last woke: the machine may also have been away while this was at work.
             let due = last + EVERY + (waited - kept);
             let mut seen = self.seen.lock().expect("no panic");
             if woke > due + LATE {
@@ -57,7 +59,7 @@ impl Watch {
             }
             seen.until = woke;
             drop(seen);
-            (last, kept) = (Instant::now(), waited);
+            (last, kept) = (woke, waited);
         }
     }
 
@@ -70,15 +72,16 @@ impl Watch {
     }
 }
 
-/// Keeps this thread on one processor, before all others there. Without the right to that it does what it can.
-fn stay_on(processor: usize) {
-    let Ok(path) = std::fs::read_link("/proc/thread-self") else { return };
-    let Some(thread) = path.file_name().and_then(|name| name.to_str()) else { return };
-    let said = |program: &str, words: &[&str]| {
-        let _ = Command::new(program).args(words).stdout(Stdio::null()).stderr(Stdio::null()).status();
+/// Keeps this thread on one processor. Answers whether it comes before all others there, for which it needs a right.
+fn stay_on(processor: usize) -> bool {
+    let path = std::fs::read_link("/proc/thread-self").expect("this thread");
+    let thread = path.file_name().and_then(|name| name.to_str()).expect("its number");
+    let done = |program: &str, words: &[&str]| {
+        let status = Command::new(program).args(words).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        status.is_ok_and(|status| status.success())
     };
-    said("taskset", &["--cpu-list", "--pid", &processor.to_string(), thread]);
-    said("chrt", &["--fifo", "--pid", "1", thread]);
+    done("taskset", &["--cpu-list", "--pid", &processor.to_string(), thread])
+        && done("chrt", &["--fifo", "--pid", "1", thread])
 }
 
 /// Begins to watch.
