@@ -15,7 +15,7 @@ use crate::support::{
 };
 
 /// Generous, so that a busy machine is not taken for a fault.
-const DEADLINE: Duration = Duration::from_millis(100);
+const DEADLINE: Duration = Duration::from_secs(1);
 /// Sentinels notice after a second; the breaker is open for one at a time.
 const RECOVERY: Duration = Duration::from_secs(5);
 
