@@ -57,6 +57,7 @@ pub struct StoreError {
     kind: StoreErrorKind,
     text: Cow<'static, str>,
     uncharged: bool,
+    code: Option<&'static str>,
     partial: Option<Arc<Partial>>,
 }
 
@@ -82,12 +83,18 @@ impl StoreError {
     /// An error of this kind, for stores of one's own. `text` must hold no secrets: it is logged.
     pub fn new(kind: StoreErrorKind, text: impl Into<Cow<'static, str>>) -> StoreError {
         let uncharged = matches!(kind, StoreErrorKind::Refused | StoreErrorKind::Permanent | StoreErrorKind::Open);
-        StoreError { kind, text: text.into(), uncharged, partial: None }
+        StoreError { kind, text: text.into(), uncharged, code: None, partial: None }
     }
 
     /// What kind of failure it was.
     pub fn kind(&self) -> StoreErrorKind {
         self.kind
+    }
+
+    /// The server's own word for it, `OOM` or `BUSY` say, where it said one; `MAXCLIENTS` if it has as many clients as it takes. One of a
+    /// few, so that it can be the label of a metric.
+    pub fn code(&self) -> Option<&'static str> {
+        self.code
     }
 
     /// Whether the deadline passed.
@@ -99,6 +106,20 @@ impl StoreError {
     /// not known otherwise.
     pub fn uncharged(mut self) -> StoreError {
         self.uncharged = true;
+        self
+    }
+
+    /// Says that part of it may have been charged all the same.
+    #[cfg(feature = "redis")]
+    pub(crate) fn doubtful(mut self) -> StoreError {
+        self.uncharged = false;
+        self
+    }
+
+    /// Says the server's own word for it.
+    #[cfg(feature = "redis")]
+    pub(crate) fn coded(mut self, code: Option<&'static str>) -> StoreError {
+        self.code = code;
         self
     }
 

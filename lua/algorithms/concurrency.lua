@@ -36,6 +36,8 @@ elseif need_N > 0 and used_N + need_N > limit_N then
 end
 --@ charge
 if cost_N > 0 then
+  -- First where the set is made anew: a user who may not do it would leave one that stays for ever.
+  if used_N == 0 then call('PEXPIRE', KEYS[N], margin) end
   if gone_N > 0 then call('ZREMRANGEBYSCORE', KEYS[N], '-inf', now) elseif gone_N < 0 then call('DEL', KEYS[N]) end
   used_N = used_N + call('ZADD', KEYS[N], now + lease_N, id_N)
 end

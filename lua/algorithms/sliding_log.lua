@@ -163,6 +163,9 @@ if left_N > 0 then reset_N = left_N + t_N - now end
 --@ write
 do
   local span, totals = 281474976710656, 16777216
+  local ttl = (window_N + t_N - now - (window_N + t_N - now) % 1000) / 1000 + margin
+  -- First where the list is made anew: a user who may not do it would leave one that stays for ever.
+  if drop_N < 0 or not total_N then call('PEXPIRE', KEYS[N], ttl) end
   if drop_N < 0 then
     call('DEL', KEYS[N])
   elseif keep_N > 0 then
@@ -179,7 +182,7 @@ do
       call('RPUSH', KEYS[N], pack('<I6I3', t_N % span, 0), entry)
     end
   end
-  call('PEXPIRE', KEYS[N], (window_N + t_N - now - (window_N + t_N - now) % 1000) / 1000 + margin)
+  call('PEXPIRE', KEYS[N], ttl)
 end
 --@ write_back
 if used_N == 0 then

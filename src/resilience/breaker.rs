@@ -19,11 +19,25 @@ pub(super) struct Settings {
     pub(super) within: Duration,
     /// keep the store from being asked for this long.
     pub(super) open_for: Duration,
+    /// How long one failure may take.
+    pub(super) deadline: Duration,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { failures: 5, within: Duration::from_secs(10), open_for: Duration::from_secs(30) }
+        Settings {
+            failures: 5,
+            within: Duration::from_secs(10),
+            open_for: Duration::from_secs(30),
+            deadline: Duration::ZERO,
+        }
+    }
+}
+
+impl Settings {
+    /// A store that hangs fails once in each deadline, however many ask: there is time for all of these, and as long between them.
+    fn within(&self) -> Duration {
+        self.within.max(self.deadline.saturating_mul(self.failures.saturating_mul(2)))
     }
 }
 
@@ -157,7 +171,7 @@ impl Breaker {
                     failures.pop_front();
                 }
                 let since = failures.front().map(|oldest| now.saturating_duration_since(*oldest));
-                if failures.len() == most && since.is_some_and(|since| since <= settings.within) {
+                if failures.len() == most && since.is_some_and(|since| since <= settings.within()) {
                     *state = State::Open(now + jittered(settings.open_for), *failed);
                     return Change::Opened;
                 }
@@ -177,7 +191,7 @@ impl Breaker {
         let mut state = self.lock();
         let change = match &*state {
             State::Closed(failures, _) => match failures.back() {
-                Some(last) if now.saturating_duration_since(*last) > settings.within => Change::Calm,
+                Some(last) if now.saturating_duration_since(*last) > settings.within() => Change::Calm,
                 _ => Change::None,
             },
             State::Open(until, _) if now.saturating_duration_since(*until) > settings.open_for => Change::Closed,
@@ -218,11 +232,33 @@ mod model;
 mod tests {
     use super::*;
 
-    const SETTINGS: Settings =
-        Settings { failures: 3, within: Duration::from_secs(10), open_for: Duration::from_secs(30) };
+    const SETTINGS: Settings = Settings {
+        failures: 3,
+        within: Duration::from_secs(10),
+        open_for: Duration::from_secs(30),
+        deadline: Duration::ZERO,
+    };
 
     fn seconds(seconds: f64) -> Duration {
         Duration::from_secs_f64(seconds)
+    }
+
+    /// A store that hung was never given up where five deadlines were longer than the time that failures count.
+    #[test]
+    fn opens_however_long_a_failure_takes() {
+        for deadline in [0.01, 2.4, 2.6, 12.0, 3_600.0] {
+            let settings = Settings { deadline: seconds(deadline), ..Settings::default() };
+            let (breaker, began) = (Breaker::default(), Instant::now());
+            let changes: Vec<Change> = (0..5u32)
+                .map(|number| {
+                    let (asked, failed) = (seconds(deadline) * number, seconds(deadline) * (number + 1));
+                    // Another looks in just before.
+                    assert_eq!(breaker.forget(began + failed, &settings), Change::None);
+                    breaker.failed(Pass::Free, Asked::Change, began + asked, began + failed, &settings)
+                })
+                .collect();
+            assert_eq!(changes.last(), Some(&Change::Opened), "{deadline}");
+        }
     }
 
     #[test]

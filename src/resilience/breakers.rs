@@ -36,6 +36,11 @@ pub(super) struct Breakers {
 }
 
 impl Breakers {
+    /// Around a store whose answers are waited for so long.
+    pub(super) fn new(deadline: Duration) -> Breakers {
+        Breakers { settings: Settings { deadline, ..Settings::default() }, ..Breakers::default() }
+    }
+
     fn of(&self, part: usize) -> &Breaker {
         let Some(place) = part.checked_sub(1) else { return &self.first };
         let more = self.more.get_or_init(|| (1..MOST).map(|_| Breaker::default()).collect());
@@ -198,7 +203,12 @@ mod tests {
     }
 
     fn opened_by(failures: u32) -> Breakers {
-        let settings = Settings { failures, within: Duration::from_secs(10), open_for: Duration::from_secs(30) };
+        let settings = Settings {
+            failures,
+            within: Duration::from_secs(10),
+            open_for: Duration::from_secs(30),
+            ..Settings::default()
+        };
         Breakers { settings, ..Breakers::default() }
     }
 
@@ -240,7 +250,12 @@ mod tests {
     /// Threads that ask at once, and answer, fail or leave as chance has it: one probes at a time, and in the end nothing is left of it.
     #[test]
     fn whoever_leaves_and_however_they_race_one_probes_at_a_time() {
-        let settings = Settings { failures: 2, within: Duration::from_secs(60), open_for: Duration::from_micros(50) };
+        let settings = Settings {
+            failures: 2,
+            within: Duration::from_secs(60),
+            open_for: Duration::from_micros(50),
+            ..Settings::default()
+        };
         let breakers = Breakers { settings, ..Breakers::default() };
         let (scope, rule) = (Scope::new("n", "r"), Rule::gcra("r", Quota::per_second(1)).key(key::given()));
         let limit = rule.check().expect("sound");

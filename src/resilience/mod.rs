@@ -80,17 +80,16 @@ struct Shared {
     observers: Observers,
     /// How many charges are on their way back.
     returning: AtomicUsize,
-    deadline: Duration,
 }
 
 impl Resilient {
     /// Around `store`.
     pub fn new(store: impl Store) -> Resilient {
+        let deadline = store.deadline().unwrap_or(DEADLINE);
         Resilient(Arc::new(Shared {
-            deadline: store.deadline().unwrap_or(DEADLINE),
             store: Box::new(store),
             local: Local { store: MemoryStore::new(), instances: Instances::Untold, share: SHARE },
-            breakers: Breakers::default(),
+            breakers: Breakers::new(deadline),
             journal: Journal::default(),
             observers: Observers::default(),
             returning: AtomicUsize::new(0),
@@ -100,10 +99,11 @@ impl Resilient {
     /// The longest that a request waits for the store, 10 ms unless said otherwise. For stores that do not see to it themselves: of
     /// a [`RedisStore`](crate::RedisStore), set its [own](crate::store::RedisStoreBuilder::deadline).
     pub fn deadline(self, deadline: Duration) -> Resilient {
-        self.set(|shared| shared.deadline = deadline)
+        self.set(|shared| shared.breakers.settings.deadline = deadline)
     }
 
-    /// So many failures in a row, within this time, open the breaker: 5 within 10 s unless said otherwise.
+    /// So many failures in a row, within this time, open the breaker: 5 within 10 s unless said otherwise. A store that hangs fails once in
+    /// each [`deadline`](Resilient::deadline), so with a long one it is the time of twice as many deadlines, if that is more.
     pub fn open_after(self, failures: u32, within: Duration) -> Resilient {
         self.set(|shared| {
             shared.breakers.settings.failures = failures;
@@ -157,17 +157,23 @@ impl Shared {
         self.breakers.at_ease() && self.journal.is_empty()
     }
 
+    /// The longest that a request waits for the store.
+    #[inline]
+    fn deadline(&self) -> Duration {
+        self.breakers.settings.deadline
+    }
+
     /// Asks the store, within the deadline.
     async fn ask(&self, ask: &Ask<'_>) -> Result<Answer, StoreError> {
-        if self.store.deadline().is_some_and(|own| own <= self.deadline) {
+        if self.store.deadline().is_some_and(|own| own <= self.deadline()) {
             return self.store.acquire(ask).await;
         }
-        Box::pin(timeout(self.deadline, self.store.acquire(ask))).await.unwrap_or_else(|_| Err(self.late()))
+        Box::pin(timeout(self.deadline(), self.store.acquire(ask))).await.unwrap_or_else(|_| Err(self.late()))
     }
 
     #[cold]
     fn late(&self) -> StoreError {
-        StoreError::new(StoreErrorKind::Timeout, format!("no answer within {:?}", self.deadline))
+        StoreError::new(StoreErrorKind::Timeout, format!("no answer within {:?}", self.deadline()))
     }
 
     async fn decide(self: &Arc<Shared>, ask: &Ask<'_>) -> Result<Answer, StoreError> {
@@ -253,7 +259,7 @@ impl Store for Resilient {
         Box::pin(async move {
             self.0.local.store.reset(lines).await?;
             lines.iter().for_each(|line| self.0.journal.forget(line));
-            timeout(self.0.deadline, self.0.store.reset(lines)).await.unwrap_or_else(|_| Err(self.0.late()))
+            timeout(self.0.deadline(), self.0.store.reset(lines)).await.unwrap_or_else(|_| Err(self.0.late()))
         })
     }
 
@@ -284,7 +290,7 @@ impl Store for Resilient {
     }
 
     fn deadline(&self) -> Option<Duration> {
-        Some(self.0.deadline)
+        Some(self.0.deadline())
     }
 }
 
@@ -305,13 +311,13 @@ impl Shared {
         if !(1..=10_000).contains(&breaker.failures) {
             return bad("open_after", format!("{} failures are out of range; give 1 to 10000", breaker.failures));
         }
-        let times = [("deadline", self.deadline), ("open_after", breaker.within), ("open_for", breaker.open_for)];
+        let times = [("deadline", breaker.deadline), ("open_after", breaker.within), ("open_for", breaker.open_for)];
         for (field, time) in times {
             if !(Duration::from_millis(1)..=Duration::from_secs(3_600)).contains(&time) {
                 return bad(field, format!("{time:?} is out of range; give 1 ms to 1 h"));
             }
         }
-        if let Some(own) = self.store.deadline().filter(|own| *own > self.deadline) {
+        if let Some(own) = self.store.deadline().filter(|own| *own > breaker.deadline) {
             // It would be cut off before it has noted that a call timed out.
             let text = format!(
                 "is shorter than the store's own of {own:?}; set that one, RedisStore::builder(..).deadline(..)"
@@ -332,7 +338,6 @@ impl fmt::Debug for Resilient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Resilient")
             .field("store", &self.0.store)
-            .field("deadline", &self.0.deadline)
             .field("breaker", &self.0.breakers.settings)
             .field("local", &self.0.local)
             .finish_non_exhaustive()

@@ -24,7 +24,7 @@ impl Shared {
         let settled = match self.store.deadline() {
             // It sees to that itself; a batch may be several calls.
             Some(_) => self.store.settle(&through, time).await,
-            None => match timeout(self.deadline, self.store.settle(&through, time)).await {
+            None => match timeout(self.deadline(), self.store.settle(&through, time)).await {
                 Ok(settled) => settled,
                 Err(_) => through.iter().map(|_| Err(self.late())).collect(),
             },

@@ -6,6 +6,7 @@ use redis::aio::MultiplexedConnection;
 use sluicegate::StoreErrorKind;
 
 use crate::support::{
+    checker::Record,
     faulted::{DEADLINE, Faulted, GRAIN},
     load::{figure, part},
     server::{Server, Version},
@@ -15,7 +16,7 @@ async fn replicate(connection: &mut MultiplexedConnection, host: &str, port: &st
     let _: () = redis::cmd("REPLICAOF").arg(host).arg(port).query_async(connection).await.expect("done");
 }
 
-/// Promoted again, it is used within a second. Its data goes with the change, so charges are not compared.
+/// Promoted again, it is used within a second. Its data goes with the change, so charges are compared from there on.
 #[tokio::test]
 async fn demoted_and_promoted() {
     let other = Server::start(Version::Redis7);
@@ -32,4 +33,9 @@ async fn demoted_and_promoted() {
     let recovery = faulted.load.recovery(promoted, Duration::from_secs(10)).await;
     assert!(recovery <= Duration::from_secs(1), "{recovery:?}");
     figure("recovery", recovery);
+    faulted.load.run(part(Duration::from_millis(500))).await;
+    faulted.leaves_nothing().await;
+    let later = |_, record: &Record| record.sent >= promoted;
+    let sum = faulted.load.checker.check_among(&mut [direct], later, |_, _| true).await;
+    assert!(sum.admitted > 0, "{sum:?}");
 }

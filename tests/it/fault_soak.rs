@@ -13,9 +13,18 @@ use crate::support::{
 #[tokio::test]
 async fn random_faults() {
     let (length, every) = if soak() { (1_800, 10_000) } else { (5, 300) };
-    let (length, every) = (Duration::from_secs(length), Duration::from_millis(every));
-    let mut faulted = Faulted::bare().await;
-    let mut dice = Dice::new(11);
+    faults(Faulted::bare().await, Duration::from_secs(length), Duration::from_millis(every), 11).await;
+}
+
+/// The same behind a breaker, which opens and closes all the time.
+#[tokio::test]
+async fn random_faults_behind_a_breaker() {
+    let (length, every) = if soak() { (300, 5_000) } else { (5, 500) };
+    faults(Faulted::resilient().await, Duration::from_secs(length), Duration::from_millis(every), 12).await;
+}
+
+async fn faults(mut faulted: Faulted, length: Duration, every: Duration, seed: u64) {
+    let mut dice = Dice::new(seed);
     let since = Instant::now();
     while since.elapsed() < length {
         let (way, server) = ([Way::Held, Way::Lost, Way::Stopped][dice.below(3) as usize], dice.below(2) == 0);

@@ -33,6 +33,7 @@ mod cluster_traces;
 mod corners;
 mod cors;
 mod credentials;
+mod denied;
 mod edge;
 mod exact_time;
 mod exactness;

@@ -4,7 +4,12 @@ use proptest::prelude::*;
 
 use super::*;
 
-const SETTINGS: Settings = Settings { failures: 3, within: Duration::from_secs(10), open_for: Duration::from_secs(30) };
+const SETTINGS: Settings = Settings {
+    failures: 3,
+    within: Duration::from_secs(10),
+    open_for: Duration::from_secs(30),
+    deadline: Duration::ZERO,
+};
 
 /// One of those who ask, at any time and in any order, and come back with an answer, with none, or not at all.
 #[derive(Clone, Debug)]

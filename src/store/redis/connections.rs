@@ -30,6 +30,8 @@ use crate::{
 
 /// As many timeouts in a row mean that the connection is dead, though nobody has said so.
 const TIMEOUTS: u32 = 3;
+/// Stands beside the timeouts of a connection until its server first answers: one that hangs takes connections all the same.
+const UNPROVEN: u32 = 1 << 16;
 
 /// A few slots, each with one connection.
 #[derive(Debug)]
@@ -51,8 +53,14 @@ pub(super) struct Shared {
 pub(super) struct Made {
     pub(super) link: Link,
     pub(super) slot: Weak<Slot>,
-    /// Timeouts in a row.
-    pub(super) timeouts: AtomicU32,
+    /// Timeouts in a row, and [`UNPROVEN`].
+    timeouts: AtomicU32,
+}
+
+impl Made {
+    pub(super) fn new(link: Link, slot: Weak<Slot>) -> Made {
+        Made { link, slot, timeouts: UNPROVEN.into() }
+    }
 }
 
 /// A shared connection. One is made for every request, so it is little to count and to copy.
@@ -83,10 +91,10 @@ impl Connections {
         Connections { slots, next: AtomicUsize::new(0) }
     }
 
-    /// Whether there is a connection on which the last call was answered.
+    /// Whether there are connections, and on each of them the last call was answered.
     pub(super) fn is_well(&self) -> bool {
-        let answers = |live: Live| live.made.timeouts.load(Ordering::Relaxed) == 0;
-        self.slots.iter().filter_map(Slot::live).any(answers)
+        let mut live = self.slots.iter().filter_map(Slot::live).peekable();
+        live.peek().is_some() && live.all(|live| live.made.timeouts.load(Ordering::Relaxed) == 0)
     }
 
     /// A live connection; waits until it is made.
@@ -205,7 +213,7 @@ impl Live {
     /// The server did not answer in time; after a few in a row the connection is given up. Not before another may be made: a
     /// server that is merely slow must not be flooded with new connections, and the old one may still come round.
     pub(super) fn timed_out(&self) {
-        let many = self.made.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= TIMEOUTS;
+        let many = (self.made.timeouts.fetch_add(1, Ordering::Relaxed) + 1) % UNPROVEN >= TIMEOUTS;
         if many && self.made.slot.upgrade().is_some_and(|slot| slot.gate().is_ready()) {
             let text = format!("{TIMEOUTS} calls in a row got no answer in time");
             self.give_up(StoreError::new(StoreErrorKind::Timeout, text));

@@ -6,6 +6,28 @@ use redis::{ErrorKind, RedisError};
 use super::{assemble::Assembled, connections::Live, engine::Engine, tls};
 use crate::error::{StoreError, StoreErrorKind};
 
+/// The words of servers for what is wrong.
+const CODES: [&str; 18] = [
+    "ASK",
+    "BUSY",
+    "CLUSTERDOWN",
+    "CROSSSLOT",
+    "ERR",
+    "LOADING",
+    "MASTERDOWN",
+    "MISCONF",
+    "MOVED",
+    "NOAUTH",
+    "NOPERM",
+    "NOREPLICAS",
+    "OOM",
+    "READONLY",
+    "TRYAGAIN",
+    "UNKILLABLE",
+    "WRONGPASS",
+    "WRONGTYPE",
+];
+
 /// What a failed call means for the connection it came over.
 pub(super) enum Failure {
     /// The server has never seen the script: send it.
@@ -20,7 +42,8 @@ pub(super) enum Failure {
 
 pub(super) fn calling(error: &RedisError, script: Option<&Assembled>) -> Failure {
     let code = code_of(error);
-    let say = |kind, text: String| StoreError::new(kind, text);
+    let known = CODES.into_iter().find(|known| *known == code);
+    let say = |kind, text: String| StoreError::new(kind, text).coded(known);
     let refused = |text: &str| say(StoreErrorKind::Refused, format!("{code}: {text}"));
     match code {
         "NOSCRIPT" => Failure::NoScript,
@@ -34,14 +57,16 @@ pub(super) fn calling(error: &RedisError, script: Option<&Assembled>) -> Failure
             Failure::Keep(refused("the server takes no writes now"))
         }
         "MOVED" | "ASK" | "CROSSSLOT" => Failure::Keep(no_cluster(code)),
-        "NOPERM" => Failure::Keep(no_permission(Engine::Script)),
-        "NOAUTH" | "WRONGPASS" => Failure::Replace(refused_login()),
+        "NOPERM" => Failure::Keep(no_permission(error, Engine::Script)),
+        "NOAUTH" | "WRONGPASS" => Failure::Replace(refused_login().coded(known)),
         _ => match error.kind() {
             ErrorKind::AuthenticationFailed => Failure::Replace(refused_login()),
             ErrorKind::Server(_) | ErrorKind::Extension => {
                 let at = script.and_then(|script| script.origin_of(error.detail().unwrap_or_default()));
                 let at = at.map(|at| format!(" at {at}")).unwrap_or_default();
-                Failure::Keep(say(StoreErrorKind::Permanent, format!("{code}: a script failed{at}")))
+                let failed = say(StoreErrorKind::Permanent, format!("{code}: a script failed{at}"));
+                // What it had written by then stays written.
+                Failure::Keep(failed.doubtful())
             }
             ErrorKind::Parse => {
                 Failure::Replace(say(StoreErrorKind::Garbled, "the server's reply cannot be read".into()))
@@ -96,17 +121,19 @@ pub(super) fn no_cluster(code: &str) -> StoreError {
     StoreError::new(StoreErrorKind::Permanent, text)
 }
 
-fn no_permission(engine: Engine) -> StoreError {
+fn no_permission(error: &RedisError, engine: Engine) -> StoreError {
     let what = if engine == Engine::Script { "the script or a command in it" } else { "a command of a decision" };
     let needs = engine.needs();
     let text = format!("NOPERM: the Redis user may not run {what}; it needs {needs} on the keys of the namespace");
-    StoreError::new(StoreErrorKind::Permanent, text)
+    let denied = StoreError::new(StoreErrorKind::Permanent, text).coded(Some("NOPERM"));
+    // A script that is denied a command ends there. What it has written stays written.
+    if error.code() == Some("ERR") { denied.doubtful() } else { denied }
 }
 
 /// What a failed command of an engine without our scripts means; gives up the connection if it is of no more use.
 pub(super) fn commanding(error: &RedisError, engine: Engine, live: &Live) -> StoreError {
     let failure = match code_of(error) {
-        "NOPERM" => Failure::Keep(no_permission(engine)),
+        "NOPERM" => Failure::Keep(no_permission(error, engine)),
         _ if engine == Engine::Cell && is_unknown_command(error) => Failure::Keep(StoreError::new(
             StoreErrorKind::Permanent,
             "the server does not know CL.THROTTLE; load the module redis-cell there, or build the store without cell()",
@@ -150,7 +177,8 @@ pub(super) fn greeting(error: &RedisError) -> StoreError {
     let detail = error.detail().unwrap_or_default();
     let say = |kind, text: &'static str| StoreError::new(kind, text).uncharged();
     if is_crowded(error) {
-        return say(StoreErrorKind::Unavailable, "cannot connect: the server has as many clients as it takes");
+        let text = "cannot connect: the server has as many clients as it takes";
+        return say(StoreErrorKind::Unavailable, text).coded(Some("MAXCLIENTS"));
     }
     if detail.contains("DB index") || detail.contains("SELECT is not allowed") {
         return say(StoreErrorKind::Permanent, "cannot connect: the server has no database of that number");

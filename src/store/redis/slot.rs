@@ -150,7 +150,7 @@ async fn connect(mut attempt: Attempt) {
         Ok(held) => {
             let link = held.link();
             let end = link.end();
-            let made = Arc::new(Made { link, slot: Arc::downgrade(&slot), timeouts: 0.into() });
+            let made = Arc::new(Made::new(link, Arc::downgrade(&slot)));
             let watched = Arc::downgrade(&made);
             attempt.outcome = State::Live { held, made };
             slot.gate().made();
