@@ -23,6 +23,7 @@ A reverse proxy that enforces a policy file, and follows it when it changes.
   --redis-cluster URLS  the same on a Cluster: some of its nodes, with commas between them
   --namespace NAME      whose counts these are [gateway]
   --instances N         how many gateways there are: each admits that share while Redis does not answer [1]
+  --deadline SECONDS    how long a request may wait for Redis before it is judged without it [0.01]
 
   --timeout SECONDS     how long the upstream may take to begin its answer, before a 504 [30]
   --drain SECONDS       how long requests and sockets at work may take to end after SIGINT or SIGTERM [10]
@@ -41,6 +42,7 @@ pub(super) struct Args {
     pub(super) counts: Counts,
     pub(super) namespace: String,
     pub(super) instances: u32,
+    pub(super) deadline: Duration,
     pub(super) listen: String,
     pub(super) admin: String,
     pub(super) upstream: Option<Upstream>,
@@ -94,6 +96,7 @@ impl Args {
             counts: std::env::var("REDIS_URL").map_or(Counts::Memory, Counts::Redis),
             namespace: "gateway".into(),
             instances: 1,
+            deadline: Duration::from_millis(10),
             listen: "127.0.0.1:8080".into(),
             admin: "127.0.0.1:9090".into(),
             upstream: None,
@@ -122,6 +125,7 @@ impl Args {
                 "--redis-cluster" => count(Counts::Cluster(value()?.split(',').map(str::to_owned).collect()))?,
                 "--namespace" => args.namespace = value()?,
                 "--instances" => args.instances = number(name, &value()?)?,
+                "--deadline" => args.deadline = seconds(name, &value()?)?,
                 "--listen" => args.listen = value()?,
                 "--admin" => args.admin = value()?,
                 "--upstream" => args.upstream = Some(upstream(&value()?)?),

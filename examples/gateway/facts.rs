@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    net::IpAddr,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -10,7 +11,7 @@ use http::Request;
 use serde_json::Value;
 use sluicegate::{
     Limiter,
-    key::{self, Found, Key, KeyBy},
+    key::{self, Found, Key, KeyBy, TrustedProxies},
     policy::{Loading, Policy, PolicyFile, PolicySource, SourceError},
 };
 
@@ -79,8 +80,8 @@ fn instead_of(part: &str) -> Option<&'static str> {
 /// What is known of the policy in force.
 #[derive(Default)]
 pub(super) struct Known {
-    /// Whether proxies stand in front.
-    pub(super) fronted: bool,
+    /// Those that stand in front.
+    proxies: Option<TrustedProxies>,
     tier: Option<String>,
     default: Option<String>,
     tiers: Vec<String>,
@@ -96,15 +97,20 @@ impl Known {
         let entries = |value: &Value| value.as_object().cloned().unwrap_or_default();
         let overrides =
             entries(at(&document, "/overrides")).into_iter().map(|(name, own)| (stored(name), text(at(&own, "/tier"))));
-        let fronted = at(&document, "/proxies").is_object();
+        let proxies = proxies(at(&document, "/proxies"));
         Known {
-            fronted,
             tier: at(&document, "/tier/by").as_str().and_then(|by| by.strip_prefix("header:")).map(str::to_owned),
             default: text(at(&document, "/tier/default")),
             tiers: entries(at(&document, "/tiers")).keys().cloned().collect(),
-            customer: at(&document, "/customer/by").as_str().and_then(|by| key_of(by, fronted)),
+            customer: at(&document, "/customer/by").as_str().and_then(|by| key_of(by, proxies.is_some())),
+            proxies,
             overrides: overrides.collect(),
         }
+    }
+
+    /// Whether a proxy asks: what it says of the client is taken for true.
+    pub(super) fn is_proxy(&self, peer: Option<IpAddr>) -> bool {
+        self.proxies.as_ref().is_some_and(|proxies| peer.is_some_and(|peer| proxies.trusts(peer)))
     }
 
     /// The customer as overrides name it: secrets are hashed.
@@ -122,6 +128,12 @@ impl Known {
         let said = said.filter(|said| self.tiers.iter().any(|tier| tier == said)).map(str::to_owned);
         own.or(said).or_else(|| self.default.clone())
     }
+}
+
+fn proxies(document: &Value) -> Option<TrustedProxies> {
+    let networks = || Some(document.get("trust")?.as_array()?.iter().filter_map(Value::as_str));
+    let hops = || usize::try_from(document.get("hops")?.as_u64()?).ok();
+    networks().map(TrustedProxies::cidrs).or_else(|| hops().map(TrustedProxies::hops))
 }
 
 /// The customer of an override as it stands in the store. Secrets and addresses are written so already.

@@ -19,11 +19,14 @@ const HOP_BY_HOP: [HeaderName; 8] = [
     header::UPGRADE,
 ];
 
-/// What a request or response wants to speak from now on, if it says so for this connection.
+/// What a request or response wants to speak from now on, if it says so for this connection. HTTP does not pass: requests on a connection
+/// that was changed to it would pass every rule.
 pub(super) fn upgrade(headers: &HeaderMap, version: Version) -> Option<HeaderValue> {
     let asks = version == Version::HTTP_11
         && listed(headers, &header::CONNECTION).any(|word| word.eq_ignore_ascii_case("upgrade"));
-    headers.get(header::UPGRADE).filter(|_| asks).cloned()
+    let is_http = |word: &str| ["h2c", "h2", "http", "tls"].iter().any(|name| named(word, name));
+    let is_other = !listed(headers, &header::UPGRADE).any(is_http);
+    headers.get(header::UPGRADE).filter(|_| asks && is_other).cloned()
 }
 
 /// Takes out what is for one connection alone. That the client reads trailers is worth passing on.
@@ -44,14 +47,19 @@ pub(super) fn ask_for(headers: &mut HeaderMap, protocol: HeaderValue) {
     headers.insert(header::UPGRADE, protocol);
 }
 
+/// Whether a protocol is of this name, whatever its version.
+fn named(protocol: &str, name: &str) -> bool {
+    protocol.split('/').next().is_some_and(|own| own.eq_ignore_ascii_case(name))
+}
+
 fn listed<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
     let lines = headers.get_all(name).iter().filter_map(|line| line.to_str().ok());
     lines.flat_map(|line| line.split(',')).map(str::trim)
 }
 
-/// Says who asked, for which host, and how. Without a proxy in front, whatever came in these fields was made up by the caller.
-pub(super) fn forwarded(head: &mut Parts, peer: Option<IpAddr>, fronted: bool) {
-    if !fronted {
+/// Says who asked, for which host, and how. Unless a proxy asks, whatever came in these fields was made up by the caller.
+pub(super) fn forwarded(head: &mut Parts, peer: Option<IpAddr>, by_proxy: bool) {
+    if !by_proxy {
         for name in [FOR, PROTO, HOST, header::FORWARDED] {
             head.headers.remove(name);
         }

@@ -119,9 +119,10 @@ async fn gateway(args: Args) -> Result<(), Box<dyn Error>> {
 fn limiter(args: &Args) -> Result<LimiterBuilder, Box<dyn Error>> {
     let store = match &args.counts {
         Counts::Memory => return Ok(Limiter::builder(MemoryStore::new())),
-        Counts::Redis(url) => RedisStore::connect(url)?,
-        Counts::Cluster(urls) => RedisStore::builder(urls.clone()).cluster().build()?,
+        Counts::Redis(url) => RedisStore::builder(url.as_str()),
+        Counts::Cluster(urls) => RedisStore::builder(urls.clone()).cluster(),
     };
+    let store = store.deadline(args.deadline).build()?;
     Ok(Limiter::builder(Resilient::new(store).instances(args.instances)))
 }
 

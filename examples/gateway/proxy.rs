@@ -87,7 +87,7 @@ impl Proxy {
         let peer = head.extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip());
         let protocol = fields::upgrade(&head.headers, head.version).filter(|_| !self.upstream.http2);
         fields::strip(&mut head.headers);
-        fields::forwarded(&mut head, peer, self.facts.now().fronted);
+        fields::forwarded(&mut head, peer, self.facts.now().is_proxy(peer));
         if let Some(protocol) = &protocol {
             fields::ask_for(&mut head.headers, protocol.clone());
         }

@@ -236,7 +236,7 @@ async fn nodes_are_reached_by_name_and_as_the_user_of_the_url() {
 
 #[tokio::test]
 async fn nodes_are_asked_at_the_ports_they_announce() {
-    let ports: Vec<u16> = (0..3).map(|_| crate::support::cluster::cluster_port()).collect();
+    let ports: Vec<u16> = (0..3).map(|_| crate::support::server::free_port()).collect();
     let open = Arc::new(tokio::sync::Semaphore::new(1));
     let mut proxies = Vec::new();
     for port in &ports {

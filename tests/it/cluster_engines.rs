@@ -109,13 +109,17 @@ mod tls {
     use sluicegate::{RedisStore, StoreErrorKind};
 
     use super::*;
-    use crate::support::{cluster::cluster_port, folder::Folder, server::Version, tls::Authority};
+    use crate::support::{
+        folder::Folder,
+        server::{Version, free_port},
+        tls::Authority,
+    };
 
     /// The nodes speak TLS to each other as well. Only Debian's server is built with TLS.
     #[tokio::test]
     async fn every_node_is_spoken_to_over_tls() {
         let (authority, folder) = (Authority::new(), Folder::new());
-        let (ports, tls_ports) = ([0; 3].map(|_| cluster_port()), [0; 3].map(|_| cluster_port()));
+        let (ports, tls_ports) = ([0; 3].map(|_| free_port()), [0; 3].map(|_| free_port()));
         let settings = [0, 1, 2].map(|place| {
             let mut settings = authority.settings(&folder, "127.0.0.1", "no", tls_ports[place]);
             let (bus, port) = ((ports[place] + 10_000).to_string(), tls_ports[place].to_string());

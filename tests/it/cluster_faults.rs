@@ -9,9 +9,9 @@ use sluicegate::{
 };
 
 use crate::support::{
-    cluster::{CLUSTERS, Cluster, PLAIN, Shape, cluster_port},
+    cluster::{CLUSTERS, Cluster, PLAIN, Shape},
     events::Events,
-    server::Version,
+    server::{Version, free_port},
     stores::namespace,
 };
 
@@ -234,7 +234,7 @@ async fn a_charge_that_cannot_be_given_back_is_told_of() {
 /// The first address hangs, and the second tells all the same; with nobody there, one who comes later is found.
 #[tokio::test]
 async fn a_seed_that_hangs_is_passed_by_and_one_that_comes_late_is_found() {
-    let port = cluster_port();
+    let port = free_port();
     let seeds = |cluster: Option<&Cluster>| {
         let more = cluster.map(|cluster| cluster.nodes[1].url());
         let first = cluster.map_or(format!("redis://127.0.0.1:{port}"), |cluster| cluster.nodes[0].url());
@@ -244,7 +244,7 @@ async fn a_seed_that_hangs_is_passed_by_and_one_that_comes_late_is_found() {
     let early = seeds(None);
     let (_, error) = ask(&early, "k").await;
     assert_eq!(error.map(|error| error.kind()), Some(StoreErrorKind::Unavailable));
-    let ports = [port, cluster_port(), cluster_port()];
+    let ports = [port, free_port(), free_port()];
     let cluster = Cluster::start(Version::Valkey9, Shape { ports: &ports, ..PLAIN });
     until_answered(&early, "k", Duration::from_secs(5)).await;
     cluster.nodes[0].signal("STOP");

@@ -14,11 +14,11 @@ use sluicegate::{
 use tokio::sync::Semaphore;
 
 use crate::support::{
-    cluster::{Cluster, PLAIN, Shape, calls_of, cluster_port, until},
+    cluster::{Cluster, PLAIN, Shape, calls_of, until},
     hot_slot::move_while_asked,
     proxy::holding_back,
     purposed::Purposed,
-    server::{VERSIONS, Version},
+    server::{VERSIONS, Version, free_port},
     stores::{BEGIN, namespace},
 };
 
@@ -130,7 +130,7 @@ async fn a_hot_slot_moves_and_what_is_refused_is_taken_back_where_it_went() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_taken_back_follows_a_count_that_has_moved_since_the_charge() {
     for (version, code) in [(Version::Redis7, "MOVED"), (Version::Valkey9, "ASK")] {
-        let ports = [(); 3].map(|()| cluster_port());
+        let ports = [(); 3].map(|()| free_port());
         let released = Arc::new(Semaphore::new(1));
         let (address, _) = holding_back(ports[0], Arc::clone(&released)).await;
         let announced = [address.port(), ports[1], ports[2]];

@@ -11,10 +11,10 @@ use tokio::{
 };
 
 use crate::support::{
-    cluster::{Cluster, PLAIN, Shape, cluster_port},
+    cluster::{Cluster, PLAIN, Shape},
     events::Events,
     fault_proxy::{FaultProxy, Way},
-    server::Version,
+    server::{Version, free_port},
     stores::namespace,
 };
 
@@ -34,7 +34,7 @@ struct Refusing {
 
 impl Refusing {
     async fn new(clock: Clock) -> Refusing {
-        let ports = [cluster_port(), cluster_port(), cluster_port()];
+        let ports = [free_port(), free_port(), free_port()];
         let [charges, refuses, other] = [0, 1, 2].map(|node| FaultProxy::start(ports[node], 3 + node as u64));
         let announced = [charges.port, refuses.port, other.port];
         let cluster = Cluster::start(Version::Redis7, Shape { ports: &ports, announced: &announced, ..PLAIN });

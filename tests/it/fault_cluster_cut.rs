@@ -11,12 +11,12 @@ use tokio::sync::MutexGuard;
 
 use crate::support::{
     checker::{Checker, RULE},
-    cluster::{Cluster, PLAIN, Shape, cluster_port, slot},
+    cluster::{Cluster, PLAIN, Shape, slot},
     fault_proxy::{Counts, FaultProxy},
     faulted::{OPEN, PATIENT},
     leak::{Room, leaves, one_thread},
     load::{alone, soak, warm},
-    server::Version,
+    server::{Version, free_port},
 };
 
 /// Each with connections of its own to three nodes: who has just lost one waits for the next.
@@ -108,7 +108,7 @@ struct Cut {
 
 async fn begin(resilient: bool) -> Cut {
     let _alone = alone().await;
-    let ports = [cluster_port(), cluster_port(), cluster_port()];
+    let ports = [free_port(), free_port(), free_port()];
     let proxies = [0, 1, 2].map(|node| FaultProxy::start(ports[node], 5 + node as u64));
     let announced = proxies.each_ref().map(|proxy| proxy.port);
     let cluster = Cluster::start(Version::Redis7, Shape { ports: &ports, announced: &announced, ..PLAIN });

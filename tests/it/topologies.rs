@@ -71,7 +71,8 @@ async fn unix_sockets_are_reached() {
 
 #[tokio::test]
 async fn hosts_are_names_or_addresses_of_either_kind() {
-    let server = Server::start_on(Version::Redis7, free_port(), &["--bind", "127.0.0.1", "::1"]);
+    // It is waited for at 127.0.0.1, where it listens last.
+    let server = Server::start_on(Version::Redis7, free_port(), &["--bind", "::1", "127.0.0.1"]);
     let limiters =
         ["[::1]", "127.0.0.1", "localhost"].map(|host| limiter(bare(&format!("redis://{host}:{}", server.port))).0);
     for limiter in &limiters {

@@ -108,6 +108,24 @@ impl TrustedProxies {
         self
     }
 
+    /// Whether this peer is one of them, so far as is known: with [`hops`](TrustedProxies::hops) alone, everybody is. For whoever passes on
+    /// what proxies said, as a proxy does itself.
+    ///
+    /// ```
+    /// use sluicegate::key::TrustedProxies;
+    ///
+    /// let proxies = TrustedProxies::cidrs(["10.0.0.0/8"]);
+    /// assert!(proxies.trusts("10.1.2.3".parse()?) && !proxies.trusts("192.0.2.1".parse()?));
+    /// # Ok::<(), std::net::AddrParseError>(())
+    /// ```
+    pub fn trusts(&self, peer: IpAddr) -> bool {
+        let peer = peer.to_canonical();
+        match &self.trust {
+            Trust::Networks(networks) => networks.contain(peer),
+            Trust::Hops { only_from, .. } => only_from.as_ref().is_none_or(|networks| networks.contain(peer)),
+        }
+    }
+
     pub(super) fn problem(&self) -> Option<String> {
         let single = !matches!(self.header, ClientHeader::XForwardedFor | ClientHeader::Forwarded);
         let text = "a header with one address is trusted by the peer's network; give TrustedProxies::cidrs(..)";

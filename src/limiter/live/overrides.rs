@@ -1,7 +1,7 @@
 //! Overrides for customers: looked up off the path of requests, and remembered within bounds.
 
 use std::{
-    collections::HashSet,
+    collections::{HashSet, VecDeque},
     hash::BuildHasher,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -13,7 +13,7 @@ use std::{
 use quick_cache::{UnitWeighter, sync::Cache};
 use tokio::{
     runtime::Handle,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 
 use super::{Live, snapshot::Snapshot};
@@ -25,12 +25,11 @@ use crate::{
 
 /// How many customers are remembered, with an override or without.
 const MOST: usize = 16_384;
-/// How many customers one look-up asks about.
-const BATCH: usize = 64;
-/// How many may wait to be looked up. More are not: they come again with their next request.
+/// How many calls there are at a time to a source that is asked for one customer by one.
+const CALLS: usize = 16;
+/// How many may wait to be looked up, and as many again of those whose override was changed. More are not: they come again with their next
+/// request.
 const MOST_WAITING: usize = 1_024;
-/// The time that looking one customer up is worth: no more than a thousand a second are, whoever asks.
-const PACE: Duration = Duration::from_millis(1);
 /// How many overrides that cannot be used are remembered as told.
 const MOST_TOLD: usize = 1_024;
 /// How long a look-up may take.
@@ -65,15 +64,46 @@ struct Known {
     epoch: u64,
     /// When it is to be looked up again.
     until: Instant,
+    /// Whether somebody has said that it has changed.
+    is_doubted: bool,
 }
 
 #[derive(Default)]
 struct Queue {
-    waiting: Vec<Box<str>>,
+    /// Those whose override was changed, or may have been. They go first: made-up names are not to keep them waiting.
+    urgent: VecDeque<Box<str>>,
+    waiting: VecDeque<Box<str>>,
     /// Those that wait, and those that are being looked up.
     asked: HashSet<Box<str>>,
-    /// Whether a task sees to it.
-    attended: bool,
+    /// How many tasks see to it.
+    attended: usize,
+    /// When the next may be looked up.
+    next: Option<Instant>,
+    /// When it was last said that a look-up failed.
+    warned: Option<Instant>,
+}
+
+impl Queue {
+    /// The next to be looked up, at most so many, and when that may be.
+    fn take(&mut self, most: usize, pace: Duration) -> (Vec<Box<str>>, Instant) {
+        let urgent = self.urgent.len().min(most);
+        let more = self.waiting.len().min(most - urgent);
+        let batch: Vec<_> = self.urgent.drain(..urgent).chain(self.waiting.drain(..more)).collect();
+        let now = Instant::now();
+        let begin = self.next.map_or(now, |next| next.max(now));
+        self.next = Some(begin + pace * u32::try_from(batch.len()).unwrap_or(u32::MAX));
+        (batch, begin)
+    }
+
+    /// Whether a failure is to be said: one a second is enough.
+    fn is_to_warn(&mut self) -> bool {
+        let now = Instant::now();
+        let is_news = self.warned.is_none_or(|last| now.duration_since(last) >= AGAIN);
+        if is_news {
+            self.warned = Some(now);
+        }
+        is_news
+    }
 }
 
 impl Overrides {
@@ -98,8 +128,10 @@ impl Overrides {
     /// The limiter of a customer; `None`: there is no override, or none is known yet, and it is the tier's.
     pub(super) fn find(&self, live: &Live, snapshot: &Snapshot, tier: Option<usize>, key: &Key) -> Option<Limiter> {
         let known = self.0.known.get(key.as_bytes());
-        if self.0.lookup.is_some() && known.as_ref().is_none_or(|known| self.is_old(known)) {
-            self.ask(key);
+        if let Some(lookup) = &self.0.lookup
+            && known.as_ref().is_none_or(|known| self.is_old(known))
+        {
+            self.ask(lookup, key, known.as_ref().is_some_and(|known| known.is_doubted || known.found.is_some()));
         }
         match known {
             Some(known) if known.version == snapshot.version && known.tier == tier => known.limiter.clone(),
@@ -147,7 +179,7 @@ impl Overrides {
         }
         if let Some(known) = self.0.known.get(customer) {
             let Known { found, epoch, .. } = &*known;
-            let known = Known::unmade(found.clone(), *epoch, Instant::now());
+            let known = Known { is_doubted: true, ..Known::unmade(found.clone(), *epoch, Instant::now()) };
             self.0.known.insert(customer.into(), Arc::new(known));
         }
     }
@@ -169,30 +201,37 @@ impl Overrides {
     /// Makes the limiter of a customer, and remembers it.
     #[cold]
     fn note(&self, live: &Live, snapshot: &Snapshot, tier: Option<usize>, key: &Key, known: &Known) -> Option<Limiter> {
-        let Known { found, epoch, until, .. } = known;
+        let Known { found, epoch, until, is_doubted, .. } = known;
         let written = snapshot.overrides.get(key.as_bytes());
         let limiter = match found.as_deref().or(written) {
             Some(own) => live.overridden(snapshot, tier, own, key),
             None => None,
         };
         let (found, version) = (found.clone(), snapshot.version);
-        let known = Known { found, limiter: limiter.clone(), version, tier, epoch: *epoch, until: *until };
+        let (epoch, until, is_doubted) = (*epoch, *until, *is_doubted);
+        let known = Known { found, limiter: limiter.clone(), version, tier, epoch, until, is_doubted };
         self.0.known.insert(key.as_bytes().into(), Arc::new(known));
         limiter
     }
 
     /// Has a customer looked up. Outside a runtime that waits for the next.
     #[cold]
-    fn ask(&self, key: &Key) {
+    fn ask(&self, lookup: &Lookup, key: &Key, is_urgent: bool) {
         let (Ok(runtime), Some(customer)) = (Handle::try_current(), text(key)) else { return };
         let mut queue = self.0.queue();
-        if queue.waiting.len() >= MOST_WAITING || !queue.asked.insert(customer.clone()) {
-            return;
+        let Queue { urgent, waiting, asked, .. } = &mut *queue;
+        let line = if is_urgent { urgent } else { waiting };
+        if line.len() < MOST_WAITING && asked.insert(customer.clone()) {
+            line.push_back(customer);
         }
-        queue.waiting.push(customer);
-        if !std::mem::replace(&mut queue.attended, true) {
+        let calls = if lookup.at_once() > 1 { 1 } else { CALLS };
+        if queue.attended < calls && !(queue.urgent.is_empty() && queue.waiting.is_empty()) {
+            queue.attended += 1;
             drop(queue);
-            runtime.spawn(attend(Attendance { inner: Arc::clone(&self.0), is_over: false }));
+            runtime.spawn(attend(
+                Arc::clone(lookup),
+                Attendance { inner: Arc::clone(&self.0), batch: Vec::new(), is_over: false },
+            ));
         }
     }
 }
@@ -200,7 +239,7 @@ impl Overrides {
 impl Known {
     /// Of which no limiter was made yet.
     fn unmade(found: Option<Arc<Override>>, epoch: u64, until: Instant) -> Known {
-        Known { found, limiter: None, version: 0, tier: None, epoch, until }
+        Known { found, limiter: None, version: 0, tier: None, epoch, until, is_doubted: false }
     }
 }
 
@@ -220,7 +259,9 @@ impl Inner {
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, customers = customers.len(), "overrides could not be looked up; those known so far stay");
+                if self.queue().is_to_warn() {
+                    tracing::warn!(%error, customers = customers.len(), "overrides could not be looked up; those known so far stay");
+                }
                 for customer in customers {
                     let key: Box<[u8]> = customer.as_bytes().into();
                     let found = self.known.get(&key).and_then(|known| known.found.clone());
@@ -266,47 +307,57 @@ impl Drop for Asking<'_> {
     }
 }
 
-/// The task that looks customers up. However it ends, also with its runtime, another may begin.
+/// A task that looks customers up. However it ends, also with its runtime, another may begin.
 struct Attendance {
     inner: Arc<Inner>,
-    /// Whether nobody is left to look up: another may have begun since.
+    /// Those that it looks up now.
+    batch: Vec<Box<str>>,
+    /// Whether nobody was left to look up.
     is_over: bool,
 }
 
-async fn attend(mut attendance: Attendance) {
+async fn attend(lookup: Lookup, mut attendance: Attendance) {
     let inner = Arc::clone(&attendance.inner);
-    let Some(lookup) = &inner.lookup else { return };
+    let pace = Duration::from_secs(1) / lookup.most_a_second().max(1);
     loop {
-        let batch: Vec<Box<str>> = {
+        let (batch, begin) = {
             let mut queue = inner.queue();
-            let count = queue.waiting.len().min(BATCH);
-            let batch: Vec<_> = queue.waiting.drain(..count).collect();
+            let (batch, begin) = queue.take(lookup.at_once().max(1), pace);
             if batch.is_empty() {
-                queue.attended = false;
+                queue.attended -= 1;
                 attendance.is_over = true;
                 return;
             }
-            batch
+            (batch, begin)
         };
+        attendance.batch = batch;
+        sleep_until(begin).await;
         let epoch = inner.epoch.load(Ordering::Relaxed);
-        let answer = ask(lookup, &batch).await;
+        let answer = ask(&lookup, &attendance.batch).await;
         let failed = answer.is_err();
-        inner.remember(lookup, &batch, answer, epoch);
-        let pause = if failed { AGAIN } else { PACE * u32::try_from(batch.len()).unwrap_or(u32::MAX) };
-        {
-            let mut queue = inner.queue();
-            batch.iter().for_each(|customer| {
-                queue.asked.remove(customer);
-            });
+        inner.remember(&lookup, &attendance.batch, answer, epoch);
+        attendance.is_done(&mut inner.queue());
+        if failed {
+            sleep(AGAIN).await;
         }
-        sleep(pause).await;
+    }
+}
+
+impl Attendance {
+    fn is_done(&mut self, queue: &mut Queue) {
+        for customer in self.batch.drain(..) {
+            queue.asked.remove(&customer);
+        }
     }
 }
 
 impl Drop for Attendance {
     fn drop(&mut self) {
         if !self.is_over {
-            *self.inner.queue() = Queue::default();
+            let inner = Arc::clone(&self.inner);
+            let mut queue = inner.queue();
+            self.is_done(&mut queue);
+            queue.attended -= 1;
         }
     }
 }

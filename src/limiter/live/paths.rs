@@ -1,6 +1,9 @@
 //! Which rules apply to a path and a method, found without asking each of them.
 
-use std::{borrow::Cow, collections::HashMap};
+use std::{
+    borrow::Cow,
+    collections::{HashMap, HashSet},
+};
 
 use http::Method;
 use smallvec::SmallVec;
@@ -140,28 +143,65 @@ impl Paths {
                 methods.push(Some(method));
             }
         }
-        methods.into_iter().map(|method| self.weight_of(method, &weight)).max().unwrap_or(0)
+        let counted = self.counted();
+        methods.into_iter().map(|method| self.weight_of(method, &counted, &weight)).max().unwrap_or(0)
+    }
+
+    /// The entries of each place, without those of rules that hold for everything below a place on the way there: they count there.
+    fn counted(&self) -> Vec<Counted<'_>> {
+        let mut parents = vec![None; self.nodes.len()];
+        let mut patterns: HashMap<u16, u32> = HashMap::new();
+        let mut wide = HashSet::new();
+        for (place, node) in self.nodes.iter().enumerate() {
+            for child in node.literals.values().chain(&node.any) {
+                if let Some(parent) = parents.get_mut(*child) {
+                    *parent = Some(place);
+                }
+            }
+            for entry in node.here.iter().chain(&node.below) {
+                *patterns.entry(entry.rule).or_default() += 1;
+            }
+            wide.extend(node.below.iter().map(|entry| (place, entry.rule)));
+        }
+        let parent = |place: &usize| parents.get(*place).copied().flatten();
+        let counts = |entry: &&Entry, from: Option<usize>| {
+            patterns.get(&entry.rule) == Some(&1)
+                || !std::iter::successors(from, parent).any(|place| wide.contains(&(place, entry.rule)))
+        };
+        let nodes = self.nodes.iter().enumerate();
+        nodes
+            .map(|(place, node)| Counted {
+                here: node.here.iter().filter(|entry| counts(entry, Some(place))).collect(),
+                below: node.below.iter().filter(|entry| counts(entry, parent(&place))).collect(),
+            })
+            .collect()
     }
 
     /// From the leaves up, since children come after their parents.
-    fn weight_of(&self, method: Option<&Method>, weight: &impl Fn(u16) -> usize) -> usize {
-        let is_for = |entry: &&Entry| match method {
+    fn weight_of(&self, method: Option<&Method>, counted: &[Counted<'_>], weight: &impl Fn(u16) -> usize) -> usize {
+        let is_for = |entry: &&&Entry| match method {
             Some(method) => entry.is_for(method),
             None => entry.methods.is_empty(),
         };
-        let sum = |entries: &[Entry]| -> usize { entries.iter().filter(is_for).map(|entry| weight(entry.rule)).sum() };
+        let sum = |entries: &[&Entry]| -> usize { entries.iter().filter(is_for).map(|entry| weight(entry.rule)).sum() };
         let mut weights = vec![0; self.nodes.len()];
-        for (place, node) in self.nodes.iter().enumerate().rev() {
+        for (place, (node, counted)) in self.nodes.iter().zip(counted).enumerate().rev() {
             let of = |next: &usize| weights.get(*next).copied().unwrap_or(0);
             let any = node.any.as_ref().map_or(0, of);
             let on = node.literals.values().map(of).max().unwrap_or(0) + any;
-            let own = sum(&node.below) + on.max(sum(&node.here));
+            let own = sum(&counted.below) + on.max(sum(&counted.here));
             if let Some(weight) = weights.get_mut(place) {
                 *weight = own;
             }
         }
         weights.first().copied().unwrap_or(0)
     }
+}
+
+/// The entries of a place that count there.
+struct Counted<'a> {
+    here: Vec<&'a Entry>,
+    below: Vec<&'a Entry>,
 }
 
 /// Whether a path has segments of dots, which are resolved or not.
@@ -317,5 +357,16 @@ mod tests {
         assert_eq!(found(&paths, Method::GET, "/a/b"), [0, 1, 2, 5]);
         assert_eq!(paths.heaviest(|_| 1), 4);
         assert_eq!(paths.heaviest(|rule| if rule == 3 { 5 } else { 1 }), 8);
+    }
+
+    #[test]
+    fn a_rule_with_several_patterns_weighs_once() {
+        let paths = paths(&[
+            (&["/a", "/a/{*rest}"], &[]),
+            (&["/a/{*rest}", "/a/b/c", "/a/b/{*rest}"], &[]),
+            (&["/{*rest}", "/a/b"], &[Method::GET]),
+        ]);
+        assert_eq!(found(&paths, Method::GET, "/a/b/c"), [0, 1, 2]);
+        assert_eq!((paths.heaviest(|_| 1), paths.heaviest(|rule| usize::from(rule) + 1)), (3, 6));
     }
 }

@@ -145,6 +145,12 @@ pub(super) struct TierText {
 pub(super) const FIELDS: &[&str] =
     &["on_failure", "headers", "proxies", "customer", "tier", "rules", "tiers", "overrides", "lists", "$schema"];
 
+/// Whether what customers are known by may be a secret of theirs, which is not to be quoted. Headers are judged by their names.
+fn may_be_secret(by: &str) -> bool {
+    let by = by.to_ascii_lowercase();
+    ["bearer", "api_key", "cookie", "auth", "key", "token", "secret", "session"].iter().any(|word| by.contains(word))
+}
+
 impl Document {
     /// Part by part, so that what is wrong with one does not hide what is wrong with others.
     pub(super) fn decode(source: &Source, root: &Node<'_>, problems: &mut Problems) -> Document {
@@ -154,8 +160,7 @@ impl Document {
             return document;
         };
         let customer = root.get("customer").and_then(|customer| customer.get("by")).and_then(Node::as_text);
-        let are_secret =
-            customer.is_some_and(|by| ["bearer", "api_key", "cookie"].iter().any(|kind| by.contains(kind)));
+        let are_secret = customer.is_some_and(may_be_secret);
         for entry in entries {
             let node = &entry.node;
             if matches!(node.value, Value::Null) {

@@ -1,10 +1,27 @@
-use tokio::{runtime::Handle, task::AbortHandle};
+use std::{
+    future::{Future, poll_fn},
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
+    task::Poll,
+    time::Duration,
+};
+
+use tokio::{
+    runtime::Handle,
+    task::AbortHandle,
+    time::{sleep, timeout},
+};
 
 use super::{ChangedOverrides, PolicySource, SourceError};
 use crate::{
     limiter::Limiter,
     policy::{Policy, PolicyError},
 };
+
+/// How long a source has to load a policy.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long after a source has panicked it is asked again.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Keeps a limiter at the policy of a source, until it is dropped: see [`Limiter::follow`].
 #[derive(Debug)]
@@ -19,11 +36,24 @@ impl Drop for Following {
     }
 }
 
+/// What a source of somebody's comes to. One that panics is no reason to follow it no more.
+async fn caught<T>(asked: impl Future<Output = T>) -> Result<T, SourceError> {
+    let mut asked = pin!(asked);
+    let panicked = || SourceError::new("the source of the policy panicked");
+    poll_fn(|context| {
+        let polled = catch_unwind(AssertUnwindSafe(|| asked.as_mut().poll(context)));
+        polled.map_or_else(|_| Poll::Ready(Err(panicked())), |poll| poll.map(Ok))
+    })
+    .await
+}
+
 impl Limiter {
     /// Keeps this limiter at the policy of a source from now on: a task loads it when it has changed, and puts it in place.
     ///
     /// One that cannot be loaded or used changes nothing: the last good one stays. It is told once, in the log and to an
     /// [`Observer`](crate::Observer), and [`policy_status`](Limiter::policy_status) shows it for as long as it is so.
+    ///
+    /// A source that panics is asked again a second later, and one that gives no policy within 30 s when it says again that it has changed.
     ///
     /// It needs a tokio runtime, and does nothing outside of one but say so.
     pub fn follow(&self, source: impl PolicySource) -> Following {
@@ -35,9 +65,14 @@ impl Limiter {
         let task = runtime.spawn(async move {
             let mut wrong = None;
             loop {
-                source.changed().await;
+                if let Err(error) = caught(async { source.changed().await }).await {
+                    wrong = limiter.take(Err(error), wrong).await;
+                    sleep(AGAIN).await;
+                }
                 limiter.doubt(source.changed_overrides());
-                let loaded = source.load().await;
+                let loading = timeout(PATIENCE, caught(async { source.load().await })).await;
+                let late = || SourceError::new(format!("the source gives no policy within {PATIENCE:?}"));
+                let loaded = loading.unwrap_or_else(|_| Err(late())).and_then(|loaded| loaded);
                 wrong = limiter.take(loaded, wrong).await;
             }
         });

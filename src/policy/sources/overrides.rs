@@ -25,12 +25,27 @@ const FRESH: Duration = Duration::from_secs(10);
 /// ```
 ///
 /// No request waits for it. One whose customer is not known goes by its tier while the look-up runs; who has no override is remembered
-/// too. A process remembers some sixteen thousand customers and looks up no more than a thousand a second, so that made-up names
-/// cost neither memory nor look-ups without bound.
+/// too. A process remembers some sixteen thousand customers and looks up no more than [a thousand a
+/// second](OverrideSource::most_a_second), so that made-up names cost neither memory nor look-ups without bound. Those who are known to have
+/// an override, or whose was changed, go before the others.
+///
+/// A closure is asked for one customer by one, sixteen calls at a time. One that fails or takes longer than five seconds is asked again a
+/// second later and holds up no other; what was known of its customer stays.
 pub trait OverrideSource: Send + Sync + 'static {
     /// The overrides of these customers, in their order; `None` for those who have none. A customer is the text of the key that the
     /// policy names in `customer.by`, as [`Key::as_bytes`](crate::key::Key::as_bytes) has it.
     fn look_up<'a>(&'a self, customers: &'a [Box<str>]) -> Loading<'a, Result<Vec<Option<Override>>, SourceError>>;
+
+    /// How many customers one call may ask about, 64 unless said otherwise. There is one call at a time, or sixteen where it is 1.
+    fn at_once(&self) -> usize {
+        64
+    }
+
+    /// How many customers are looked up in a second at most, 1,000 unless said otherwise. Known ones are looked up again when they are no
+    /// longer [fresh](OverrideSource::fresh_for), so with more than ten thousand who ask all the time, say more, or that they stay fresh for longer.
+    fn most_a_second(&self) -> u32 {
+        1_000
+    }
 
     /// How long what was found is taken for true; then it is looked up again, off the path of requests. 10 s unless said otherwise.
     /// [`Limiter::override_changed`](crate::Limiter::override_changed) is for those who know.
@@ -53,5 +68,10 @@ where
             }
             Ok(found)
         })
+    }
+
+    /// What fails for one is not to fail for others.
+    fn at_once(&self) -> usize {
+        1
     }
 }

@@ -236,6 +236,14 @@ fn the_secret_of_a_customer_is_not_shown_whatever_is_wrong_with_its_override() {
     let error = Policy::from_toml(text).expect_err("no tier is a number").to_string();
     assert!(error.contains("one of the overrides: tier: the number 5 cannot stand here"), "{error}");
     assert!(!error.contains("sk_live_7"), "{error}");
-    let error = Policy::from_toml(&text.replace("api_key:", "header:")).expect_err("the same").to_string();
-    assert!(error.contains("override \"sk_live_7\": tier"), "{error}");
+    for by in
+        ["bearer", "cookie:sid", "header:x-api-key", "header:authorization", "header:x-session", "ip|header:X-Token"]
+    {
+        let error = Policy::from_toml(&text.replace("api_key:x-key", by)).expect_err("the same").to_string();
+        assert!(error.contains("tier: the number 5") && !error.contains("sk_live_7"), "{by}: {error}");
+    }
+    for by in ["header:x-customer", "ip"] {
+        let error = Policy::from_toml(&text.replace("api_key:x-key", by)).expect_err("the same").to_string();
+        assert!(error.contains("override \"sk_live_7\": tier"), "{by}: {error}");
+    }
 }

@@ -1,4 +1,4 @@
-//! When a connection to a server may be tried: at once, then after 0.5 to 0.9 s, then every 0.8 to 0.9 s.
+//! When a connection to a server may be tried: at once, then after 0.5 to 0.9 s, then every 0.88 to 0.93 s.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 const FIRST: Duration = Duration::from_millis(500);
 /// The least time between attempts while a server is not to be had. It leaves time for the attempt itself: a server that is back is
 /// found within a second, also where the attempt before came just too early.
-const EVERY: Duration = Duration::from_millis(800);
+const EVERY: Duration = Duration::from_millis(880);
 /// A connection that stood for so long had lasted.
 const LASTING: Duration = Duration::from_secs(1);
 
@@ -78,7 +78,7 @@ impl Pace {
     fn wait(&mut self, now: Instant, jitter: Duration) {
         self.attempts = self.attempts.saturating_add(1);
         // Put off at random, the second attempt most: many processes that lose one server together do not come back to it together.
-        self.next = Some(now + if self.attempts == 1 { FIRST + jitter } else { EVERY + jitter / 4 });
+        self.next = Some(now + if self.attempts == 1 { FIRST + jitter } else { EVERY + jitter / 8 });
     }
 }
 
@@ -112,7 +112,7 @@ mod tests {
     fn a_server_that_is_not_there_is_tried_about_once_a_second_after_a_first_wait_drawn_at_random() {
         let mut pace = Pace::default();
         let began = attempts(&mut pace, Instant::now(), |pace, now| pace.failed(now, MS * 136));
-        assert_eq!(began, [0, 636, 1_470, 2_304, 3_138, 3_972, 4_806]);
+        assert_eq!(began, [0, 636, 1_533, 2_430, 3_327, 4_224]);
     }
 
     #[test]
@@ -123,7 +123,7 @@ mod tests {
             assert_eq!(pace.is_ready(now), now == begin);
             pace.lost(now);
         });
-        assert_eq!(began, [0, 1, 637, 1_471, 2_305, 3_139, 3_973, 4_807]);
+        assert_eq!(began, [0, 1, 637, 1_534, 2_431, 3_328, 4_225]);
     }
 
     #[test]

@@ -19,6 +19,7 @@ fn arguments_that_cannot_be_meant_are_said() {
         (&["--config=x.toml", "--upstream=http://127.0.0.1:1/v1"], "has a path"),
         (&["--config=x.toml", "--drain=soon"], "--drain: \"soon\" is no number of seconds"),
         (&["--config=x.toml", "--drain=-1"], "no number of seconds"),
+        (&["--config=x.toml", "--deadline=10ms"], "--deadline: \"10ms\" is no number of seconds"),
         (&["--config=x.toml", "--instances=0"], "no number from 1 on"),
         (&["--config=x.toml", "--listen=127.0.0.1:1", "--admin=127.0.0.1:1"], "must differ"),
     ] {
@@ -28,7 +29,7 @@ fn arguments_that_cannot_be_meant_are_said() {
     }
     let (code, help, _) = refused(&["--help"]);
     assert_eq!(code, Some(0));
-    for argument in ["--config", "--upstream", "--redis-cluster", "--instances", "--drain", "/-/policy"] {
+    for argument in ["--config", "--upstream", "--redis-cluster", "--instances", "--deadline", "--drain", "/-/policy"] {
         assert!(help.contains(argument), "{help}");
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sluicegate::{Quota, Rule, key};
 use tokio::net::TcpListener;
 
-use super::{Gateway, field, get, json, policy, soon};
+use super::{Gateway, field, get, json, policy, soon, until};
 use crate::support::{
     app::{layer, serve},
     echo,
@@ -70,6 +70,13 @@ async fn the_upstream_learns_who_asked_and_callers_cannot_make_it_up() {
     assert_eq!(seen["x-forwarded-for"], json!(["198.51.100.1, 127.0.0.1"]));
     assert_eq!(seen["x-forwarded-proto"], json!(["https"]));
     assert_eq!(seen["x-forwarded-host"], json!(["front.example"]));
+    // Who is none of them, or where none is named, is not believed.
+    for proxies in ["trust = [\"203.0.113.0/24\"]", "ipv6_prefix = 56"] {
+        let guarded = format!("{}\n[proxies]\n{proxies}\n", policy("1000/h").replace("global", "ip"));
+        let seen = json(ask(&Gateway::start(&guarded, &["--upstream", &upstream])).await).await;
+        assert_eq!(seen["x-forwarded-for"], json!(["127.0.0.1"]), "{proxies}");
+        assert_eq!(seen["x-forwarded-proto"], json!(["http"]), "{proxies}");
+    }
 }
 
 #[tokio::test]
@@ -95,7 +102,8 @@ async fn an_upstream_that_is_down_is_a_502_and_one_that_is_slow_a_504() {
     });
     let () = hung_up;
     assert_eq!(response.status(), 502);
-    assert!(gateway.log().contains("the upstream did not answer"), "{}", gateway.log());
+    // It is written before the answer, and read here after it.
+    until("a line in the log", async || gateway.log().contains("the upstream did not answer").then_some(())).await;
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use crate::support::{
 /// Two gateways that count in the same place, which these arguments name.
 async fn share_a_limit(store: [&str; 2]) {
     let namespace = namespace();
-    let arguments = [&store[..], &["--namespace", &namespace, "--instances", "2"]].concat();
+    let arguments = [&store[..], &["--namespace", &namespace, "--instances", "2", "--deadline", "20"]].concat();
     let gateways = [Gateway::start(&policy("10/h"), &arguments), Gateway::start(&policy("10/h"), &arguments)];
     // The first request of a process may find no connection yet, and be counted later.
     for gateway in &gateways {

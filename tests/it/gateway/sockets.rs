@@ -62,7 +62,7 @@ async fn a_websocket_passes_and_holds_its_place_until_it_closes() {
     assert_eq!(say(&mut socket, "again").await, "AGAIN");
 }
 
-/// Any other protocol too, to the byte; and what the upstream does not agree to stays HTTP.
+/// Any other protocol too, if it is not HTTP, to the byte; and what the upstream does not agree to stays HTTP.
 #[tokio::test]
 async fn any_upgrade_passes_and_a_refused_one_is_an_answer() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
@@ -99,6 +99,29 @@ async fn any_upgrade_passes_and_a_refused_one_is_an_answer() {
         // Either side may end it.
         drop(stream);
         assert_eq!(soon("the end", client.read(&mut bytes)).await.expect("read"), 0);
+    }
+}
+
+/// HTTP within HTTP would be asked past the rules.
+#[tokio::test]
+async fn no_upgrade_to_http_passes() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let upstream = format!("http://{}", listener.local_addr().expect("its address"));
+    let gateway = Gateway::start(&policy("1000/h"), &["--upstream", &upstream]);
+    for protocol in ["h2c", "websocket, H2C", "HTTP/2.0", "TLS/1.0"] {
+        let serving = async {
+            let (mut stream, _) = listener.accept().await.expect("a connection");
+            let head = read_until(&mut stream, "\r\n\r\n").await.to_lowercase();
+            assert!(!head.contains("upgrade"), "{protocol}: {head}");
+            let answer = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok";
+            stream.write_all(answer.as_bytes()).await.expect("written");
+        };
+        let mut client = TcpStream::connect(&gateway.public).await.expect("a connection");
+        let request = format!("GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n\r\n");
+        client.write_all(request.as_bytes()).await.expect("written");
+        soon("a connection", serving).await;
+        let head = read_until(&mut client, "\r\n\r\n").await;
+        assert!(head.starts_with("HTTP/1.1 200"), "{protocol}: {head}");
     }
 }
 

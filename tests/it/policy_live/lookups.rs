@@ -151,6 +151,52 @@ async fn a_table_that_hangs_is_given_up_and_asked_again() {
     assert_eq!(calls.load(Ordering::Relaxed), 2);
 }
 
+/// A row that cannot be read, and one that takes for ever, are those of their customers alone.
+#[tokio::test(start_paused = true)]
+async fn a_customer_who_cannot_be_looked_up_holds_up_no_other() {
+    let looked_up = async |customer: String| {
+        match &*customer {
+            "bad" => return Err(SourceError::new("a row that cannot be read")),
+            "slow" => std::future::pending::<()>().await,
+            _ => {}
+        }
+        Ok(Some(Override::from_toml("rules.calls = \"50/hour\"").expect("sound")))
+    };
+    let builder = still(Limiter::builder(MemoryStore::new())).policy(policy(RULES)).overrides(looked_up);
+    let app = app(&builder.build().expect("sound"));
+    let names: Vec<String> = (0..10).flat_map(|number| [format!("c{number}"), "bad".into(), "slow".into()]).collect();
+    for name in &names {
+        left(&app, "/", &[("x-customer", name)]).await;
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    for name in names.iter().filter(|name| name.starts_with('c')) {
+        assert_eq!(left(&app, "/", &[("x-customer", name)]).await, (200, Some(48)), "{name}");
+    }
+}
+
+/// However many made-up names wait.
+#[tokio::test(start_paused = true)]
+async fn whose_override_was_changed_is_looked_up_before_others() {
+    let table = Table::default();
+    table.set("acme", "70/hour");
+    let limiter = limiter(&table);
+    let app = app(&limiter);
+    left(&app, "/", &[("x-customer", "acme")]).await;
+    table.looked_up(1).await;
+    let closed = table.close().await;
+    for number in 0..3_000 {
+        left(&app, "/", &[("x-customer", &format!("made-up-{number}"))]).await;
+    }
+    table.set("acme", "80/hour");
+    limiter.override_changed("acme");
+    left(&app, "/", &[("x-customer", "acme")]).await;
+    drop(closed);
+    // The others take more than a second.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(left(&app, "/", &[("x-customer", "acme")]).await, (200, Some(77)));
+    assert!(table.asked().len() < 200, "{}", table.asked().len());
+}
+
 /// However often a limiter is made of it.
 #[tokio::test]
 async fn what_is_wrong_with_an_override_is_said_once() {

@@ -3,6 +3,7 @@
 mod file;
 mod file_faults;
 mod million;
+mod own;
 mod redis;
 mod redis_faults;
 mod redis_overrides;

@@ -1,19 +1,15 @@
 //! Real Clusters on free loopback ports: primaries, each with as many replicas. They end with the test process.
 
 use std::{
-    net::TcpListener,
     path::PathBuf,
-    sync::{
-        OnceLock,
-        atomic::{AtomicU16, Ordering},
-    },
+    sync::OnceLock,
     time::{Duration, Instant},
 };
 
 use redis::{Cmd, FromRedisValue, Value, aio::MultiplexedConnection, cmd};
 use sluicegate::{RedisStore, store::RedisStoreBuilder};
 
-use super::server::{Server, Version};
+use super::server::{Server, Version, free_port};
 
 pub const SLOTS: u16 = 16_384;
 
@@ -57,7 +53,7 @@ impl Cluster {
 
     pub fn start(version: Version, shape: Shape<'_>) -> Cluster {
         let count = shape.primaries * (1 + shape.replicas) + shape.slotless;
-        let ports: Vec<u16> = (0..count).map(|node| *shape.ports.get(node).unwrap_or(&cluster_port())).collect();
+        let ports: Vec<u16> = (0..count).map(|node| *shape.ports.get(node).unwrap_or(&free_port())).collect();
         let announced: Vec<u16> = (0..count).map(|node| *shape.announced.get(node).unwrap_or(&ports[node])).collect();
         let mut files = Vec::new();
         let mut nodes = Vec::new();
@@ -250,18 +246,6 @@ pub fn slot(name: &str) -> u16 {
     let step = |sum: u16| if sum & 0x8000 == 0 { sum << 1 } else { sum << 1 ^ 0x1021 };
     let sum = name.bytes().fold(0, |sum, byte| (0..8).fold(sum ^ u16::from(byte) << 8, |sum, _| step(sum)));
     sum % SLOTS
-}
-
-/// A port whose bus port, ten thousand above, is free too.
-pub fn cluster_port() -> u16 {
-    // Below those that the system gives to whoever asks for any: between this look and the server's own, somebody might.
-    const FIRST: u16 = 12_000;
-    const COUNT: u16 = 10_000;
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let begin = u16::try_from(std::process::id() % u32::from(COUNT)).expect("small");
-    let next = || FIRST + (begin + NEXT.fetch_add(1, Ordering::Relaxed) % COUNT) % COUNT;
-    let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
-    std::iter::repeat_with(next).find(|port| is_free(*port) && is_free(port + 10_000)).expect("some port")
 }
 
 pub fn until(what: &str, mut ready: impl FnMut() -> bool) {

@@ -5,7 +5,10 @@ use std::{
     net::{SocketAddr, TcpListener, TcpStream},
     path::Path,
     process::{Child, ChildStdin, Command, Stdio},
-    sync::OnceLock,
+    sync::{
+        OnceLock,
+        atomic::{AtomicU16, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -138,6 +141,16 @@ impl Drop for Server {
     }
 }
 
+/// A port that nobody listens on, nor on the one ten thousand above, where nodes of a Cluster speak with each other. Each call gives
+/// another.
 pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port()
+    // Below those that the system gives to whoever asks for any: between this look and the server's own, somebody might.
+    const FIRST: u16 = 12_000;
+    const COUNT: u16 = 10_000;
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Processes that began one after the other do not look in the same place.
+    let begin = u16::try_from(std::process::id().wrapping_mul(7_919) % u32::from(COUNT)).expect("small");
+    let next = || FIRST + (begin + NEXT.fetch_add(1, Ordering::Relaxed) % COUNT) % COUNT;
+    let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    std::iter::repeat_with(next).find(|port| is_free(*port) && is_free(port + 10_000)).expect("some port")
 }

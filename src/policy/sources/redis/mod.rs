@@ -363,6 +363,11 @@ impl OverrideSource for RedisPolicy {
             Ok(customers.iter().map(|customer| &**customer).zip(found).map(parse).collect())
         })
     }
+
+    /// Everybody who is remembered within a second, after a change that may be anybody's. It is one command for 64.
+    fn most_a_second(&self) -> u32 {
+        20_000
+    }
 }
 
 impl Clone for RedisPolicy {

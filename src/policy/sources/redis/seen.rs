@@ -74,6 +74,9 @@ impl Seen {
 
     /// Notes that the server gives no answer, and whether that is news: it is told once, however the words for it change.
     pub(super) fn is_away(&mut self, unread: &Unread) -> bool {
+        // It may come back without what it had, and count up to where it was with something else.
+        self.loaded = None;
+        self.doubt = ChangedOverrides::All;
         match &self.away {
             Some(known) if unread.passes || *known == unread.error => false,
             _ => {
@@ -118,5 +121,14 @@ mod tests {
         assert!(seen.is_away(&unread("NOPERM", false)) && !seen.is_away(&unread("NOPERM", false)));
         seen.is_back();
         assert!(seen.away().is_none() && seen.is_away(&unread("closed", true)));
+    }
+
+    /// As many documents and overrides as before may be others.
+    #[test]
+    fn what_was_known_of_a_server_that_was_away_is_read_again() {
+        let mut seen = Seen::default();
+        seen.take(counts(5, 2), &Err(SourceError::new("of no use")));
+        seen.is_away(&Unread { error: SourceError::new("closed"), passes: true });
+        assert_eq!((seen.document(), seen.before(counts(5, 2)), seen.doubt()), (None, None, ChangedOverrides::All));
     }
 }
