@@ -48,11 +48,11 @@ impl<'a> From<Standing<'a>> for Rule<'a> {
 
 pub(super) fn echo<B>(request: &Request<B>, known: &Known) -> Response<Body> {
     let decision = request.extensions().get::<Decision>();
-    let customer = known.customer(request);
+    let (tier, customer) = known.who(request);
     let shown = Shown {
         method: request.method().as_str(),
         path: request.uri().path(),
-        tier: known.tier(request, customer.as_deref()),
+        tier,
         customer,
         list: decision
             .and_then(Decision::listed)

@@ -1,7 +1,6 @@
 //! What a gateway itself asks of a policy: whether it can be kept here, whether proxies stand in front, and who a caller is.
 
 use std::{
-    collections::BTreeMap,
     net::IpAddr,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
@@ -11,8 +10,8 @@ use http::Request;
 use serde_json::Value;
 use sluicegate::{
     Limiter,
-    key::{self, Found, Key, KeyBy, TrustedProxies},
-    policy::{Loading, Policy, PolicyFile, PolicySource, SourceError},
+    key::TrustedProxies,
+    policy::{Explainer, Loading, Names, Policy, PolicyFile, PolicySource, SourceError},
 };
 
 /// A policy file, without rules that could never apply here: somebody would believe in them.
@@ -82,30 +81,12 @@ fn instead_of(part: &str) -> Option<&'static str> {
 pub(super) struct Known {
     /// Those that stand in front.
     proxies: Option<TrustedProxies>,
-    tier: Option<String>,
-    default: Option<String>,
-    tiers: Vec<String>,
-    customer: Option<KeyBy>,
-    /// By customer: the tier that an override names.
-    overrides: BTreeMap<String, Option<String>>,
+    explainer: Option<Explainer>,
 }
 
 impl Known {
     fn new(policy: &Policy) -> Known {
-        let document = document(policy);
-        let text = |value: &Value| value.as_str().map(str::to_owned);
-        let entries = |value: &Value| value.as_object().cloned().unwrap_or_default();
-        let overrides =
-            entries(at(&document, "/overrides")).into_iter().map(|(name, own)| (stored(name), text(at(&own, "/tier"))));
-        let proxies = proxies(at(&document, "/proxies"));
-        Known {
-            tier: at(&document, "/tier/by").as_str().and_then(|by| by.strip_prefix("header:")).map(str::to_owned),
-            default: text(at(&document, "/tier/default")),
-            tiers: entries(at(&document, "/tiers")).keys().cloned().collect(),
-            customer: at(&document, "/customer/by").as_str().and_then(|by| key_of(by, proxies.is_some())),
-            proxies,
-            overrides: overrides.collect(),
-        }
+        Known { proxies: proxies(at(&document(policy), "/proxies")), explainer: policy.explainer(&Names::new()).ok() }
     }
 
     /// Whether a proxy asks: what it says of the client is taken for true.
@@ -113,20 +94,14 @@ impl Known {
         self.proxies.as_ref().is_some_and(|proxies| peer.is_some_and(|peer| proxies.trusts(peer)))
     }
 
-    /// The customer as overrides name it: secrets are hashed.
-    pub(super) fn customer<B>(&self, request: &Request<B>) -> Option<String> {
-        match self.customer.as_ref()?.find_now(&head_of(request))? {
-            Found::Key(key) => Some(String::from_utf8_lossy(key.as_bytes()).into_owned()),
-            _ => None,
-        }
-    }
-
-    /// The tier that holds for a request of this customer.
-    pub(super) fn tier<B>(&self, request: &Request<B>, customer: Option<&str>) -> Option<String> {
-        let own = customer.and_then(|customer| self.overrides.get(customer)?.clone());
-        let said = self.tier.as_ref().and_then(|name| request.headers().get(name)?.to_str().ok());
-        let said = said.filter(|said| self.tiers.iter().any(|tier| tier == said)).map(str::to_owned);
-        own.or(said).or_else(|| self.default.clone())
+    /// Who a request is of: its tier, and the customer as overrides name it. Secrets are hashed.
+    pub(super) fn who<B>(&self, request: &Request<B>) -> (Option<String>, Option<String>) {
+        let Some(explained) = self.explainer.as_ref().map(|explainer| explainer.explain(&head_of(request))) else {
+            return (None, None);
+        };
+        let tier = explained.tier().and_then(|tier| tier.name());
+        let customer = explained.customer().and_then(|customer| customer.key());
+        (tier.map(str::to_owned), customer.map(str::to_owned))
     }
 }
 
@@ -136,15 +111,7 @@ fn proxies(document: &Value) -> Option<TrustedProxies> {
     networks().map(TrustedProxies::cidrs).or_else(|| hops().map(TrustedProxies::hops))
 }
 
-/// The customer of an override as it stands in the store. Secrets and addresses are written so already.
-fn stored(name: String) -> String {
-    if name.starts_with(['#', '|']) {
-        return name;
-    }
-    String::from_utf8_lossy(Key::new(name.as_bytes()).as_bytes()).into_owned()
-}
-
-/// Keys look at heads alone.
+/// What a request is asked about.
 fn head_of<B>(request: &Request<B>) -> http::request::Parts {
     let (mut head, ()) = Request::new(()).into_parts();
     head.method = request.method().clone();
@@ -152,21 +119,6 @@ fn head_of<B>(request: &Request<B>) -> http::request::Parts {
     head.headers = request.headers().clone();
     head.extensions = request.extensions().clone();
     head
-}
-
-/// For showing who a customer is, in the ways that gateways know customers by. Behind proxies an address takes more than a look.
-fn key_of(text: &str, fronted: bool) -> Option<KeyBy> {
-    let one = |part: &str| match part.split_once(':') {
-        Some(("header", name)) => Some(key::header(name)),
-        Some(("api_key", name)) => Some(key::api_key(name).into()),
-        Some(("cookie", name)) => Some(key::cookie(name).into()),
-        None if part == "bearer" => Some(key::bearer().into()),
-        None if part == "ip" && !fronted => Some(key::ip().into()),
-        _ => None,
-    };
-    let mut keys = text.split('|').map(str::trim).map_while(one);
-    let first = keys.next()?;
-    Some(keys.fold(first, KeyBy::or))
 }
 
 /// The same of a policy that changes.

@@ -96,8 +96,12 @@ async fn gateway(args: Args) -> Result<(), Box<dyn Error>> {
     let service = ServiceBuilder::new().layer(RateLimitLayer::new(limiter.clone())).service_fn(answer);
 
     let admin = tokio::spawn(axum::serve(private, admin::router(&limiter, &health, &args.config)).into_future());
-    let running = serve::until(public, service, signals.stop()).await;
-    health.drain();
+    // Whoever asks for its health learns of the end before clients are turned away.
+    let told = async {
+        signals.stop().await;
+        health.drain();
+    };
+    let running = serve::until(public, service, told).await;
     let drained = async {
         running.shutdown().await;
         all_tunnels.gone().await;

@@ -39,14 +39,12 @@ impl Rule {
         self
     }
 
-    /// What is wrong with the rule's ban.
-    pub(super) fn check_ban(&self) -> Result<(), BuildError> {
-        let Some(ban) = &self.ban else { return Ok(()) };
-        if self.quota.is_unlimited() {
-            let text =
-                "a rule without a limit is never asked about; give it a quota, a large one if only the ban matters";
-            return Err(BuildError::rule(&self.name, "ban", text.into()));
+    /// A ban is of a rule that has a limit. In a policy that may be one of a tier, and customers without one are not banned.
+    pub(crate) fn check_ban_has_limit(&self) -> Result<(), BuildError> {
+        if self.ban.is_none() || !self.quota.is_unlimited() {
+            return Ok(());
         }
-        ban.check(&self.name).map(drop)
+        let text = "a rule without a limit is never asked about; give it a quota, a large one if only the ban matters";
+        Err(BuildError::rule(&self.name, "ban", text.into()))
     }
 }

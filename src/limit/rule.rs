@@ -433,7 +433,9 @@ impl Rule {
                 ),
             );
         }
-        self.check_ban()?;
+        if let Some(ban) = &self.ban {
+            ban.check(name)?;
+        }
         let quota = self.lease.map_or(self.quota, |lease| Quota::per(self.quota.amount(), lease));
         let limit = match self.queue {
             Some(queue) => Limit::queued(name, quota, queue)?,

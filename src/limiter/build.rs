@@ -142,6 +142,7 @@ impl LimiterBuilder {
             shadow: Shadow::new(self.shadow),
             doors: Doors::default(),
         });
+        self.rules.iter().try_for_each(Rule::check_ban_has_limit)?;
         if self.wanted.is_given() {
             let live = self.wanted.make(&core, ground, self.rules, self.lists)?;
             return Ok(Limiter::living(core, live));

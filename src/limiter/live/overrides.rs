@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use arc_swap::ArcSwap;
 use quick_cache::{UnitWeighter, sync::Cache};
 use tokio::{
     runtime::Handle,
@@ -30,6 +31,8 @@ const CALLS: usize = 16;
 /// How many may wait to be looked up, and as many again of those whose override was changed. More are not: they come again with their next
 /// request.
 const MOST_WAITING: usize = 1_024;
+/// In how many tiers a customer is remembered. One of several names, such as a header that its applications fill, may be in more than one.
+const MOST_TIERS: usize = 4;
 /// How many overrides that cannot be used are remembered as told.
 const MOST_TOLD: usize = 1_024;
 /// How long a look-up may take.
@@ -56,16 +59,22 @@ struct Inner {
 struct Known {
     /// What the look-up found.
     found: Option<Arc<Override>>,
-    /// `None`: the tier's.
-    limiter: Option<Limiter>,
-    /// Which policy and tier the limiter is of.
-    version: u64,
-    tier: Option<usize>,
+    /// The limiters that were made of it. They come and go without a new entry, which might replace one that somebody has doubted.
+    made: ArcSwap<Vec<Made>>,
     epoch: u64,
     /// When it is to be looked up again.
     until: Instant,
     /// Whether somebody has said that it has changed.
     is_doubted: bool,
+}
+
+/// What a customer gets by one policy in one tier.
+#[derive(Clone)]
+struct Made {
+    version: u64,
+    tier: Option<usize>,
+    /// `None`: the tier's.
+    limiter: Option<Limiter>,
 }
 
 #[derive(Default)]
@@ -134,10 +143,11 @@ impl Overrides {
             self.ask(lookup, key, known.as_ref().is_some_and(|known| known.is_doubted || known.found.is_some()));
         }
         match known {
-            Some(known) if known.version == snapshot.version && known.tier == tier => known.limiter.clone(),
-            Some(known) => self.note(live, snapshot, tier, key, &known),
+            Some(known) => known.limiter(live, snapshot, tier, key),
             None if snapshot.overrides.contains_key(key.as_bytes()) => {
-                self.note(live, snapshot, tier, key, &Known::unmade(None, 0, Instant::now()))
+                let known = Arc::new(Known::unmade(None, 0, Instant::now()));
+                self.0.known.insert(key.as_bytes().into(), Arc::clone(&known));
+                known.limiter(live, snapshot, tier, key)
             }
             None => None,
         }
@@ -198,22 +208,6 @@ impl Overrides {
         known.epoch != self.0.epoch.load(Ordering::Relaxed) || Instant::now() >= known.until
     }
 
-    /// Makes the limiter of a customer, and remembers it.
-    #[cold]
-    fn note(&self, live: &Live, snapshot: &Snapshot, tier: Option<usize>, key: &Key, known: &Known) -> Option<Limiter> {
-        let Known { found, epoch, until, is_doubted, .. } = known;
-        let written = snapshot.overrides.get(key.as_bytes());
-        let limiter = match found.as_deref().or(written) {
-            Some(own) => live.overridden(snapshot, tier, own, key),
-            None => None,
-        };
-        let (found, version) = (found.clone(), snapshot.version);
-        let (epoch, until, is_doubted) = (*epoch, *until, *is_doubted);
-        let known = Known { found, limiter: limiter.clone(), version, tier, epoch, until, is_doubted };
-        self.0.known.insert(key.as_bytes().into(), Arc::new(known));
-        limiter
-    }
-
     /// Has a customer looked up. Outside a runtime that waits for the next.
     #[cold]
     fn ask(&self, lookup: &Lookup, key: &Key, is_urgent: bool) {
@@ -239,7 +233,30 @@ impl Overrides {
 impl Known {
     /// Of which no limiter was made yet.
     fn unmade(found: Option<Arc<Override>>, epoch: u64, until: Instant) -> Known {
-        Known { found, limiter: None, version: 0, tier: None, epoch, until, is_doubted: false }
+        Known { found, made: ArcSwap::default(), epoch, until, is_doubted: false }
+    }
+
+    fn limiter(&self, live: &Live, snapshot: &Snapshot, tier: Option<usize>, key: &Key) -> Option<Limiter> {
+        let is_it = |made: &&Made| made.version == snapshot.version && made.tier == tier;
+        match self.made.load().iter().find(is_it) {
+            Some(made) => made.limiter.clone(),
+            None => self.make(live, snapshot, tier, key),
+        }
+    }
+
+    /// Makes the limiter of a customer, and remembers it.
+    #[cold]
+    fn make(&self, live: &Live, snapshot: &Snapshot, tier: Option<usize>, key: &Key) -> Option<Limiter> {
+        let written = snapshot.overrides.get(key.as_bytes());
+        let own = self.found.as_deref().or(written);
+        let limiter = own.and_then(|own| live.overridden(snapshot, tier, own, key));
+        let version = snapshot.version;
+        self.made.rcu(|made| {
+            let first = made.len().saturating_sub(MOST_TIERS - 1);
+            let still = made.iter().skip(first).filter(|made| made.version == version && made.tier != tier);
+            still.cloned().chain([Made { version, tier, limiter: limiter.clone() }]).collect::<Vec<_>>()
+        });
+        limiter
     }
 }
 
@@ -337,7 +354,8 @@ async fn attend(lookup: Lookup, mut attendance: Attendance) {
         let failed = answer.is_err();
         inner.remember(&lookup, &attendance.batch, answer, epoch);
         attendance.is_done(&mut inner.queue());
-        if failed {
+        // Where customers are asked for one by one, the one that failed is not asked for again so soon, and others need not wait.
+        if failed && lookup.at_once() > 1 {
             sleep(AGAIN).await;
         }
     }

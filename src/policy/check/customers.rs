@@ -78,12 +78,25 @@ impl<'a> Checker<'a> {
             {
                 self.unknown_tier(&format!("{}: tier", whose()), tier, &[Key("overrides"), Key(name), Key("tier")]);
             }
-            // Where it does not say, the customer may be of any tier.
             let own = over.tier.as_deref().and_then(|own| tiers.iter().find(|tier| *tier.name == *own));
-            let by_tier = own.or(tiers.first()).map_or(&[][..], |tier| &tier.replaced);
+            // Where it does not say, the customer may be of any tier.
+            let possible: Vec<_> = match own {
+                Some(tier) => vec![&tier.replaced[..]],
+                None if tiers.is_empty() => vec![&[][..]],
+                None => tiers.iter().map(|tier| &tier.replaced[..]).collect(),
+            };
             for (rule, change) in &over.rules {
                 let path = [Key("overrides"), Key(name), Key("rules"), Key(rule)];
-                self.change(&whose(), rule, change, (rules, by_name), by_tier, &path);
+                for (place, by_tier) in possible.iter().enumerate() {
+                    let whose = match tiers.get(place) {
+                        Some(tier) if place > 0 => format!("{}, where its tier is {:?}", whose(), tier.name),
+                        _ => whose(),
+                    };
+                    // Told of one tier, it need not be of others.
+                    if self.change(&whose, rule, change, (rules, by_name), by_tier, &path).is_none() {
+                        break;
+                    }
+                }
             }
         }
         overrides

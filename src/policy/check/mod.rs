@@ -76,8 +76,8 @@ impl<'a> Checker<'a> {
         let customer = self.customer();
         let overrides = self.overrides(&rules, &by_name, &tiers, customer.as_ref());
         let lists = self.lists(&by_name);
-        self.quotas(&rules, &tiers, &overrides, &by_name);
-        self.redundant(&rules, &tiers, &overrides, &by_name);
+        self.quotas(&rules, &tiers);
+        self.redundant(&rules, &tiers);
         if !self.told.problems.is_empty() {
             return Err(PolicyError::of(self.told.tree.source.name.clone(), self.told.problems));
         }

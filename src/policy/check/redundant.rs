@@ -3,11 +3,10 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 
-use super::{ByName, Checker, Code, Index, Key, MOST_RULES, Wrong, who};
+use super::{Checker, Code, Index, Key, MOST_RULES, Wrong, who};
 use crate::{
     Quota,
     policy::{
-        Override,
         document::{AlgorithmName, CostText, OnFailureName, RuleText},
         plan::{Planned, Replacement, Tier},
     },
@@ -96,14 +95,12 @@ fn is_given(key: &str) -> bool {
 
 impl Checker<'_> {
     /// Tells of rules that never refuse, because another always refuses first.
-    pub(super) fn redundant(
-        &mut self,
-        rules: &[Option<Planned>],
-        tiers: &[Tier],
-        overrides: &HashMap<Box<[u8]>, Override>,
-        by_name: &ByName<'_>,
-    ) {
+    pub(super) fn redundant(&mut self, rules: &[Option<Planned>], tiers: &[Tier]) {
         let document = self.document;
+        // An override, also one that is kept elsewhere, may give a customer more of the one that refuses first.
+        if document.customer.is_some() {
+            return;
+        }
         let mut groups: HashMap<Alike<'_>, SmallVec<[usize; 2]>, RandomState> =
             HashMap::with_capacity_and_hasher(rules.len(), RandomState::default());
         // Keys that calls are given are of requests that name their rules, and no two rules need be of the same.
@@ -115,13 +112,6 @@ impl Checker<'_> {
         if groups.is_empty() {
             return;
         }
-        let mut touched = vec![false; rules.len()];
-        for rule in overrides.values().flat_map(|over| over.rules.keys()) {
-            if let Some(touched) = by_name.get(rule.as_str()).and_then(|place| touched.get_mut(*place)) {
-                *touched = true;
-            }
-        }
-        let is_touched = |place: usize| touched.get(place).copied().unwrap_or(true);
         let by_tier: Vec<HashMap<usize, &Replacement>> =
             tiers.iter().map(|tier| tier.replaced.iter().map(|one| (one.rule, one)).collect()).collect();
         let covers = |one: usize, other: usize| {
@@ -136,7 +126,7 @@ impl Checker<'_> {
         let mut found = Vec::new();
         for places in groups.values() {
             // More cannot be for one request anyway.
-            let candidates = || places.iter().copied().filter(|place| !is_touched(*place)).take(MOST_RULES);
+            let candidates = || places.iter().copied().take(MOST_RULES);
             let strict: Vec<usize> =
                 candidates().filter(|place| document.rules.get(*place).is_some_and(is_plain)).collect();
             for other in candidates().filter(|place| !document.rules.get(*place).is_some_and(has_other_uses)) {

@@ -1,10 +1,9 @@
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use http::{HeaderName, request::Parts};
 
 use super::{ByName, Checker, Code, Key, Wrong, change::Misfit, who};
 use crate::policy::{
-    Override,
     document::Change,
     names::Tiered,
     plan::{Planned, Replacement, Tier, TierBy},
@@ -126,13 +125,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Every rule has a quota for every request, and a limit for some.
-    pub(super) fn quotas(
-        &mut self,
-        rules: &[Option<Planned>],
-        tiers: &[Tier],
-        overrides: &HashMap<Box<[u8]>, Override>,
-        by_name: &ByName<'a>,
-    ) {
+    pub(super) fn quotas(&mut self, rules: &[Option<Planned>], tiers: &[Tier]) {
         let document = self.document;
         let mut given = vec![0; rules.len()];
         let mut limited = vec![false; rules.len()];
@@ -142,14 +135,6 @@ impl<'a> Checker<'a> {
                 if let Some(limited) = limited.get_mut(replacement.rule) {
                     *limited |= !quota.is_unlimited();
                 }
-            }
-        }
-        for (rule, change) in overrides.values().flat_map(|over| &over.rules) {
-            let place = by_name.get(rule.as_str()).and_then(|place| limited.get_mut(*place));
-            if let Some(limited) = place {
-                let unlimited =
-                    change.quota.as_ref().is_none_or(|quota| quota.trim().eq_ignore_ascii_case("unlimited"));
-                *limited |= change.limit.is_some() || !unlimited;
             }
         }
         for (place, planned) in rules.iter().enumerate() {
@@ -164,7 +149,8 @@ impl<'a> Checker<'a> {
                 let help = "give it one of its own, or name a default under [tier]";
                 let wrong = Wrong::new("has no quota for requests without a tier", help);
                 self.told.tell(Code::NoQuota, &who(name), wrong, &path);
-            } else if !*limited && planned.rule.quota.is_unlimited() {
+            } else if !*limited && planned.rule.quota.is_unlimited() && document.customer.is_none() {
+                // Where there are customers, an override may be kept elsewhere.
                 let wrong =
                     Wrong::new("is unlimited for everybody, so it never refuses", "give it a limit, or drop it");
                 self.told.tell(Code::Unlimited, &who(name), wrong, &path);

@@ -247,3 +247,49 @@ fn the_secret_of_a_customer_is_not_shown_whatever_is_wrong_with_its_override() {
         assert!(error.contains("override \"sk_live_7\": tier"), "{by}: {error}");
     }
 }
+
+/// Who has no limit is not banned either: whether a rule has one may be up to the tier.
+#[test]
+fn a_rule_with_a_ban_may_have_its_limits_by_tier() {
+    let of = |quota: &str, pro: &str| {
+        Policy::from_toml(&format!(
+            "[tier]\nby = \"plan\"\ndefault = \"free\"\n[tiers.free]\nr = \"10/min\"\n[tiers.pro]\nr = \"{pro}\"\n[[rules]]\nname = \
+             \"r\"\nalgorithm = \"gcra\"\nkey = \"ip\"\nban = {{ after = 3 }}\n{quota}\n"
+        ))
+    };
+    of("", "50/min").expect("limits by tier");
+    of("", "unlimited").expect("a tier without a limit");
+    of("quota = \"unlimited\"", "50/min").expect("limits by tier");
+    of("quota = \"5/min\"", "unlimited").expect("a tier without a limit");
+}
+
+/// A customer whose override names no tier may be of any.
+#[test]
+fn an_override_suits_every_tier_it_may_stand_in() {
+    let of = |tier: &str| {
+        let text = format!(
+            "[tier]\nby = \"plan\"\n[customer]\nby = \"header:x-customer\"\n[tiers.a]\nr = \"10/min\"\n[tiers.b]\nr = \
+             \"unlimited\"\n[overrides.acme]\n{tier}\nrules.r = {{ burst = 50 }}\n[[rules]]\nname = \"r\"\nalgorithm = \"gcra\"\nkey = \
+             \"ip\"\nquota = \"5/min\"\n"
+        );
+        Policy::from_toml(&text).map(drop).map_err(|error| error.to_string())
+    };
+    assert_eq!(of("tier = \"a\""), Ok(()));
+    let error = of("").expect_err("no burst of what has no limit");
+    assert!(error.contains("override \"acme\", where its tier is \"b\": rule \"r\": burst"), "{error}");
+    let error = of("tier = \"b\"").expect_err("the same");
+    assert!(error.contains("override \"acme\": rule \"r\": burst"), "{error}");
+}
+
+/// Overrides may be kept elsewhere.
+#[test]
+fn what_overrides_may_change_is_not_said_to_be_of_no_use() {
+    let customer = "[customer]\nby = \"header:x-customer\"\n";
+    let rule = |name: &str, quota: &str| {
+        format!("[[rules]]\nname = {name:?}\nalgorithm = \"gcra\"\nquota = {quota:?}\nkey = \"ip\"\n")
+    };
+    for rules in [rule("a", "unlimited"), rule("a", "5/min") + &rule("b", "9/min")] {
+        Policy::from_toml(&rules).expect_err("of no use");
+        Policy::from_toml(&format!("{customer}{rules}")).expect("of use to some");
+    }
+}

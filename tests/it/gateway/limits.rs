@@ -113,6 +113,15 @@ async fn without_an_upstream_it_shows_what_was_decided() {
     let gateway = Gateway::start(&by_key, &[]);
     let shown = json(ask(&gateway, &[("x-api-key", "open sesame")]).await).await.to_string();
     assert!(!shown.contains("sesame") && shown.contains(r##""customer":"#"##), "{shown}");
+    // Addresses too, and it is the tier that held: plans that stand twice are none.
+    let by_address = TIERS.replace("header:x-customer", "ip").replace("\"mallory\"", "\"192.0.2.1\"");
+    let by_address = by_address.replace("acme", "\"192.0.2.2\"").replace("globex", "\"127.0.0.1\"");
+    let gateway = Gateway::start(&by_address, &[]);
+    let shown = json(ask(&gateway, &[]).await).await;
+    assert_eq!((&shown["tier"], &shown["customer"]), (&json!("pro"), &json!("v4:127.0.0.1")));
+    let gateway = Gateway::start(TIERS, &[]);
+    let shown = json(ask(&gateway, &[("x-plan", "pro"), ("x-plan", "pro")]).await).await;
+    assert_eq!((&shown["tier"], &shown["rules"][0]["limit"]), (&json!("free"), &json!(10)));
 }
 
 #[tokio::test]

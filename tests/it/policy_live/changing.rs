@@ -288,3 +288,24 @@ async fn a_limiter_follows_its_source_and_says_once_what_it_cannot_use() {
     tokio::task::yield_now().await;
     assert_eq!(sender.receiver_count(), 0, "whoever follows no more holds no source");
 }
+
+/// Who has no limit by a rule is not asked about by it, so not banned either.
+#[tokio::test]
+async fn bans_are_of_the_tiers_that_have_limits() {
+    for backend in every_store() {
+        let document = "[tier]\nby = \"header:x-plan\"\ndefault = \"free\"\n[tiers.free]\nr = \"1/hour\"\n[tiers.pro]\nr = \"unlimited\"\n\
+                        [[rules]]\nname = \"r\"\nalgorithm = \"fixed_window\"\nkey = \"global\"\nban = { after = 2 }\n";
+        let limiter = backend.builder().policy(policy(document)).build().expect("sound");
+        let app = app(&limiter);
+        let free = async || ask(&app, "/", &[]).await;
+        let pro = async || ask(&app, "/", &[("x-plan", "pro")]).await.status().as_u16();
+        assert_eq!(free().await.status(), 200, "{}", backend.name);
+        for _ in 0..3 {
+            assert_eq!((free().await.status().as_u16(), pro().await), (429, 200), "{}", backend.name);
+        }
+        limiter.settled().await;
+        let problem = free().await.into_body();
+        let problem = axum::body::to_bytes(problem, 10_000).await.expect("a body");
+        assert!(String::from_utf8_lossy(&problem).contains("Banned"), "{problem:?}");
+    }
+}
